@@ -1,1 +1,3 @@
-"""The pages about published data: values and tables that fill their markers. It reads tables, and never a device."""
+"""The pages about published data: values and tables that fill their markers. It reads tables, and
+never a device.
+"""

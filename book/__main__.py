@@ -18,13 +18,25 @@ from book.data import Story
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fill the pages. Raises `InputError` for a page without generated parts, and for a marker that names nothing."""
-    parser = ArgumentParser("python -m book", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("page", nargs="*", type=Path, metavar="PAGE", help="a page to fill, such as README.md (default: all)")
+    """Fill the pages. Raises `InputError` for a page without generated parts, and for a marker that
+    names nothing.
+    """
+    parser = ArgumentParser(
+        "python -m book", description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "page",
+        nargs="*",
+        type=Path,
+        metavar="PAGE",
+        help="a page to fill, such as README.md (default: all)",
+    )
     asked = [path.resolve() for path in parser.parse_args(arguments).page]
     story = Story(ROOT)
     if unknown := sorted(set(asked) - set(pages.DOCUMENTS)):
-        raise InputError(f"got {unknown[0]}; expected a page with generated parts, such as {pages.DOCUMENTS[0]}")
+        raise InputError(
+            f"got {unknown[0]}; expected a page with generated parts, such as {pages.DOCUMENTS[0]}"
+        )
     if not asked:
         write_whole(ROOT / "docs" / "data.md", data_dictionary.page().encode())
         judge.write_published(ROOT, story.entries)

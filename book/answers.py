@@ -11,7 +11,14 @@ from ladder.model.kernel import Kernel, code_digest
 from ladder.storage.dataset_layout import PUBLISHED
 
 TOPICS = {
-    "Correctness and robustness": ("checks", "random_problems", "adversary", "faults", "fuzz", "kill"),
+    "Correctness and robustness": (
+        "checks",
+        "random_problems",
+        "adversary",
+        "faults",
+        "fuzz",
+        "kill",
+    ),
     "Timing": (
         "agreement",
         "repeat",
@@ -67,7 +74,9 @@ class Answer:
 
     @property
     def device(self) -> str:
-        return str(self.data["provenance"]["device"] if "provenance" in self.data else self.data["device"])
+        return str(
+            self.data["provenance"]["device"] if "provenance" in self.data else self.data["device"]
+        )
 
     @property
     def made(self) -> str:
@@ -79,8 +88,14 @@ class Answer:
         return f"{provenance['time'][:10]}, by `{provenance['command']}` of commit `{commit}`"
 
     def changed(self, kernels: Iterable[Kernel]) -> list[str]:
-        """Return the ids of the answer's kernels whose code differs from today's, or that are gone."""
-        today = {kernel.id: code_digest(kernel.text, kernel.includes) for kernel in kernels if kernel.id in self.kernels}
+        """Return the ids of the answer's kernels whose code differs from today's, or that are
+        gone.
+        """
+        today = {
+            kernel.id: code_digest(kernel.text, kernel.includes)
+            for kernel in kernels
+            if kernel.id in self.kernels
+        }
         return [id for id, digest in self.kernels.items() if today.get(id) != digest]
 
 
@@ -94,6 +109,9 @@ def of(root: Path, name: str) -> list[Answer]:
         answer = Answer(path, read_json(path))
         project = answer.data.get("provenance", {}).get("project", {"commit": "-", "dirty": False})
         if not project["commit"] or project["dirty"]:
-            raise InputError(f"{path}: measured from a checkout with changes or without a commit; expected a clean one")
+            raise InputError(
+                f"{path}: measured from a checkout with changes or without a commit; expected a "
+                "clean one"
+            )
         answers.append(answer)
     return answers

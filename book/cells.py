@@ -1,4 +1,6 @@
-"""Make the values that stand within a line of a page: a function for each name of a marker `cell`."""
+"""Make the values that stand within a line of a page: a function for each name of a marker
+`cell`.
+"""
 
 from collections.abc import Callable
 
@@ -21,7 +23,10 @@ def peak(story: Story, kind: str, divisor: str = "1") -> str:
     data = story.data.get(kind)
     if data is None:
         return NOTHING
-    return f"{number(data.environment['peaks']['fp32_tflops'] / data.unit_size / float(divisor))} {data.unit}"
+    return (
+        f"{number(data.environment['peaks']['fp32_tflops'] / data.unit_size / float(divisor))} "
+        f"{data.unit}"
+    )
 
 
 def copy(story: Story, kind: str) -> str:
@@ -37,7 +42,9 @@ def sms(story: Story, kind: str) -> str:
 
 
 def rate(story: Story, kernel: str, problem: str, *dataset: str) -> str:
-    """Return the throughput of a kernel, of a published dataset and element type if these follow."""
+    """Return the throughput of a kernel, of a published dataset and element type if these
+    follow.
+    """
     data = story.campaign(*dataset) if dataset else story.beside(kernel, problem)
     row = story.best(kernel, problem, data) if data else None
     return f"{number(data.rate(row['tflops']))} {data.unit}" if data and row else NOTHING
@@ -76,12 +83,19 @@ def fastest(story: Story, kernel: str) -> str:
 
 def past(story: Story, dataset: str, *element_type: str) -> str:
     """Return how fast the rungs are on the shapes that nothing was tuned on."""
-    return held_out_of_16_bits(story, dataset, *element_type) if element_type else held_out(story, dataset)
+    return (
+        held_out_of_16_bits(story, dataset, *element_type)
+        if element_type
+        else held_out(story, dataset)
+    )
 
 
 def study(story: Story, name: str) -> str:
     """Return the long answer of a study on each device."""
-    return "; ".join(f"{answer.long} (`{answer.device}`{stale(story, answer, '; ')})" for answer in answers.of(story.root, name))
+    return "; ".join(
+        f"{answer.long} (`{answer.device}`{stale(story, answer, '; ')})"
+        for answer in answers.of(story.root, name)
+    )
 
 
 def claim(story: Story, id: str) -> str:
@@ -89,26 +103,36 @@ def claim(story: Story, id: str) -> str:
     if id not in {known.id for known in definitions.read(story.root)}:
         raise ValueError("no such claim in config/claims.yaml")
     known = judge.read_published(story.root)
-    return next((entry["says"] for entry in known if entry["id"] == id and entry["value"] is not None), NOTHING)
+    return next(
+        (entry["says"] for entry in known if entry["id"] == id and entry["value"] is not None),
+        NOTHING,
+    )
 
 
 def lock(story: Story, device: str) -> str:
-    """Return a sentence on the published runs on a device model that were not measured with the packages of the lock."""
+    """Return a sentence on the published runs on a device model that were not measured with the
+    packages of the lock.
+    """
     index = published_index.read(story.root / PUBLISHED)
     groups = [entry for group, entry in index.items() if group.startswith(f"{device}/")]
     runs, others = (
         [run for it in groups for run in it["runs"]],
         [own for it in groups for own in it.get("not_from_lock", {}).values()],
     )
-    packages = ", ".join(sorted({f"`{package}`" for words in others for package in words.split(", ")}))
+    packages = ", ".join(
+        sorted({f"`{package}`" for words in others for package in words.split(", ")})
+    )
     other = (
-        f"{len(others)} of {len(runs)} published runs are known to have used other versions than the lock that `make` installs"
+        f"{len(others)} of {len(runs)} published runs are known to have used other versions "
+        "than the lock that `make` installs"
     )
     return f"{other}: {packages}" if others else other
 
 
 def minutes(story: Story, dataset: str, times: str) -> str:
-    """Return the minutes of a run's measure jobs if all that the device executed took `times` as long, and the host no longer."""
+    """Return the minutes of a run's measure jobs if all that the device executed took `times` as
+    long, and the host no longer.
+    """
     if dataset not in story.folders:
         return NOTHING
     costs = Dataset.open(story.folders[dataset]).costs
@@ -117,6 +141,21 @@ def minutes(story: Story, dataset: str, times: str) -> str:
 
 CELLS: dict[str, Callable[..., str]] = {
     function.__name__: function
-    for function in (peak, copy, sms, rate, share, gain, over, mix, fastest, past, study, claim, lock, minutes)
+    for function in (
+        peak,
+        copy,
+        sms,
+        rate,
+        share,
+        gain,
+        over,
+        mix,
+        fastest,
+        past,
+        study,
+        claim,
+        lock,
+        minutes,
+    )
 }
 """What may stand in a marker `cell`. A rung without float32 is shown in bfloat16."""

@@ -21,7 +21,9 @@ from book.data import Story
 
 
 def count(story: Story) -> dict[str, dict[str, int]]:
-    """Return the counts by kernel and configuration. Rungs 20 and 21 have none: their work on tensor cores is no FFMA."""
+    """Return the counts by kernel and configuration. Rungs 20 and 21 have none: their work on
+    tensor cores is no FFMA.
+    """
     counts = {}
     halves = story.ladder("cuda", in_float32=False)
     for name in [*story.ladder("cuda"), *halves]:
@@ -31,15 +33,24 @@ def count(story: Story) -> dict[str, dict[str, int]]:
         mix = issue_model.mix_on_tensor_cores if name in halves else issue_model.mix
         configuration = Configuration.of(row["element_type"], row["configuration"])
         with TemporaryDirectory() as folder:
-            (made,) = compile_kernel(kernel, [(configuration, "")], issue_model.MODELLED, Path(folder), 1)
-            counts[f"{name} {row['configuration']}"] = mix((Path(folder) / made.binary).read_bytes())
+            (made,) = compile_kernel(
+                kernel, [(configuration, "")], issue_model.MODELLED, Path(folder), 1
+            )
+            counts[f"{name} {row['configuration']}"] = mix(
+                (Path(folder) / made.binary).read_bytes()
+            )
     return counts
 
 
 def main() -> None:
     """Count and write."""
-    tool = {"compiler": f"nvcc {compiler_version('nvcc')}", "counted_by": "ladder.compiling.issue_model"}
-    text = json.dumps(tool | {"architecture": issue_model.MODELLED, "loops": count(Story(ROOT))}, indent=1)
+    tool = {
+        "compiler": f"nvcc {compiler_version('nvcc')}",
+        "counted_by": "ladder.compiling.issue_model",
+    }
+    text = json.dumps(
+        tool | {"architecture": issue_model.MODELLED, "loops": count(Story(ROOT))}, indent=1
+    )
     write_whole(ROOT / loops.COUNTS, f"{text}\n".encode())
 
 

@@ -26,7 +26,9 @@ Row = Mapping[str, Any]
 
 
 OF_16_BITS = ("nvidia-h200/half", "nvidia-h200/half-unseen")
-"""The datasets of the rungs that have no float32. The pages show their bfloat16. A problem is from the first dataset that has it."""
+"""The datasets of the rungs that have no float32. The pages show their bfloat16. A problem is from
+the first dataset that has it.
+"""
 
 
 KEPT = ("kernel", "problem", "state", "median_us", "ratio", "ratio_low", "ratio_high")
@@ -34,7 +36,9 @@ KEPT = ("kernel", "problem", "state", "median_us", "ratio", "ratio_low", "ratio_
 
 
 def _confirmed_of(run: Data) -> dict[str, Any]:
-    """Return a run's name, environment, and rows of `best` that are in float32, confirmed and compiled as usual."""
+    """Return a run's name, environment, and rows of `best` that are in float32, confirmed and
+    compiled as usual.
+    """
     rows = [
         {**{name: row[name] for name in KEPT}, "problem": str(row["problem"])}
         for row in run.tables["best"].to_dict("records")
@@ -46,7 +50,8 @@ def _confirmed_of(run: Data) -> dict[str, Any]:
 class Story:
     """The kernels of a checkout, the published data about them, and the studies.
 
-    The data are from one dataset of each device kind, warm, in float32: the headline dataset, else the first one.
+    The data are from one dataset of each device kind, warm, in float32: the headline dataset, else
+    the first one.
     """
 
     def __init__(self, root: Path) -> None:
@@ -75,7 +80,10 @@ class Story:
         key = name, element_type, state
         if key not in self.views:
             dataset = self.opened(name)
-            typed = {name: table[table["element_type"] == element_type] for name, table in dataset.tables(DRAWN_FROM).items()}
+            typed = {
+                name: table[table["element_type"] == element_type]
+                for name, table in dataset.tables(DRAWN_FROM).items()
+            }
             self.views[key] = View(typed, dataset.environment, state)
         return self.views[key]
 
@@ -85,7 +93,9 @@ class Story:
             self.datasets[name] = Dataset.open(self.folders[name], self.kernels.values())
         return self.datasets[name]
 
-    def campaign(self, name: str, element_type: str = "float32", state: str = "warm") -> View | None:
+    def campaign(
+        self, name: str, element_type: str = "float32", state: str = "warm"
+    ) -> View | None:
         """Return the featured run of DEVICE/CAMPAIGN, or None if there is none."""
         return self.published(name, element_type, state) if name in self.folders else None
 
@@ -96,7 +106,9 @@ class Story:
 
     @cached_property
     def counts(self) -> tuple[str, pd.DataFrame] | None:
-        """The name of the GPU and the rows of the first featured run with hardware counters, or None."""
+        """The name of the GPU and the rows of the first featured run with hardware counters, or
+        None.
+        """
         for name, folder in self.folders.items():
             counts = self.opened(name).counters if (folder / COUNTERS).exists() else None
             if counts is not None:
@@ -111,20 +123,33 @@ class Story:
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
         """The entries of all claims for the published data."""
-        entries: list[dict[str, Any]] = self._kept("entries", lambda: judge.of_published(self.root, self.everything))
+        entries: list[dict[str, Any]] = self._kept(
+            "entries", lambda: judge.of_published(self.root, self.everything)
+        )
         return entries
 
     @cached_property
     def runs(self) -> list[tuple[Data, list[Row]]]:
-        """All published runs, the earliest first, with the rows of `best` that are in float32, confirmed and compiled as usual."""
+        """All published runs, the earliest first, with the rows of `best` that are in float32,
+        confirmed and compiled as usual.
+        """
         made = self._kept("runs", lambda: [_confirmed_of(run) for run in self.everything])
         return [(Data(run["name"], run["environment"], {}), run["rows"]) for run in made]
 
     def _kept(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what `make` makes of all runs: of `results/.book/`, if it was made of the same data by the same code."""
+        """Return what `make` makes of all runs: of `results/.book/`, if it was made of the same
+        data by the same code.
+        """
         published = self.root / PUBLISHED
-        paths = [*published.rglob("*.parquet"), *published.glob("*.yaml"), *published.glob("repeat-*.csv"), self.root / CLAIMS]
-        state = [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths) if path.exists()]
+        paths = [
+            *published.rglob("*.parquet"),
+            *published.glob("*.yaml"),
+            *published.glob("repeat-*.csv"),
+            self.root / CLAIMS,
+        ]
+        state = [
+            hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths) if path.exists()
+        ]
         key = files.digest([code_digest.digest("claims.judge"), state])
         path = self.root / "results" / ".book" / f"{name}.json"
         if path.exists() and (kept := files.read_json(path))["key"] == key:
@@ -146,23 +171,45 @@ class Story:
         return by_key
 
     def over_machines(self, row: Row, data: View) -> Row:
-        """Return a row of `best` with its ratio to the reference as the mean over the `machines` of the model that have it.
+        """Return a row of `best` with its ratio to the reference as the mean over the `machines` of
+        the model that have it.
 
         With fewer than `FEWEST_MACHINES` it is that of the row, of one machine.
         """
-        runs = self.confirmed.get((data.environment["device"], row["kernel"], row["problem"], row["state"]), [])
+        runs = self.confirmed.get(
+            (data.environment["device"], row["kernel"], row["problem"], row["state"]), []
+        )
         if len({run.machine for run, _ in runs}) < FEWEST_MACHINES:
             return {**row, "machines": 1}
-        mean = over_machines([(run, Finding((), "", it["ratio"], it["ratio_low"], it["ratio_high"], 1, {})) for run, it in runs])
-        return {**row, "ratio": mean.value, "ratio_low": mean.low, "ratio_high": mean.high, "machines": mean.machines}
+        mean = over_machines(
+            [
+                (run, Finding((), "", it["ratio"], it["ratio_low"], it["ratio_high"], 1, {}))
+                for run, it in runs
+            ]
+        )
+        return {
+            **row,
+            "ratio": mean.value,
+            "ratio_low": mean.low,
+            "ratio_high": mean.high,
+            "machines": mean.machines,
+        }
 
     def ladder(self, kind: str, in_float32: bool = True) -> list[str]:
-        """Return the names of a kind's rungs in their order: those with float32, or those without."""
-        kernels = [it for it in self.kernels.values() if it.kind == kind and ("float32" in it.element_types) == in_float32]
+        """Return the names of a kind's rungs in their order: those with float32, or those
+        without.
+        """
+        kernels = [
+            it
+            for it in self.kernels.values()
+            if it.kind == kind and ("float32" in it.element_types) == in_float32
+        ]
         return [kernel.name for kernel in kernels if not kernel.rival]
 
     def dataset(self, kernel: str, problem: str = "") -> View | None:
-        """Return the dataset of the kernel's device kind. Without float32, it is the first of `OF_16_BITS` with the problem, or the first."""
+        """Return the dataset of the kernel's device kind. Without float32, it is the first of
+        `OF_16_BITS` with the problem, or the first.
+        """
         if kernel not in self.kernels:
             return None
         own = self.kernels[kernel]
@@ -173,7 +220,9 @@ class Story:
 
     def beside(self, kernel: str, problem: str = "") -> View | None:
         """Return the dataset of the device kind of a kernel or baseline."""
-        return next((data for data in self.data.values() if kernel in data.baselines), None) or self.dataset(kernel, problem)
+        return next(
+            (data for data in self.data.values() if kernel in data.baselines), None
+        ) or self.dataset(kernel, problem)
 
     def best(self, kernel: str, problem: str, data: View | None = None) -> Row | None:
         """Return the kernel's best configuration on a problem."""
@@ -183,21 +232,30 @@ class Story:
         return data.best_rows.get((kernel, problem))
 
     def gain(self, kernel: str, problem: str) -> Row | None:
-        """Return the speedup over the rung that the kernel builds on, each at its best, with the `marks` of both."""
+        """Return the speedup over the rung that the kernel builds on, each at its best, with the
+        `marks` of both.
+        """
         data, base = self.dataset(kernel, problem), self.builds_on(kernel)
         row = data.gain(kernel, base, problem) if data and base else None
         if row is None:
             return None
         both = [self.best(str(name), problem, data) for name in (kernel, base)]
-        return {**row, "problem": problem, "marks": "; ".join(str(part["marks"]) for part in both if part)}
+        return {
+            **row,
+            "problem": problem,
+            "marks": "; ".join(str(part["marks"]) for part in both if part),
+        }
 
     def over(self, kernel: str, other: str, problem: str) -> Row | None:
-        """Return the speedup over another kernel or baseline, each at its best, as `View.over` does."""
+        """Return the speedup over another kernel or baseline, each at its best, as `View.over`
+        does.
+        """
         data = self.beside(kernel, problem)
         return data.over(kernel, other, problem) if data else None
 
     def builds_on(self, kernel: str) -> str | None:
-        """Return the rung that the kernel improves: that of its header, else the one numbered below of the same precision.
+        """Return the rung that the kernel improves: that of its header, else the one numbered below
+        of the same precision.
 
         A kernel that rounds its operands solves an easier problem.
         """

@@ -33,18 +33,28 @@ A field is empty if it has no value. CSV files have a header, commas, UTF-8 and 
 """
 
 
-def _section(title: str, text: str, described: Iterable[columns.Column], what: str) -> Iterator[str]:
+def _section(
+    title: str, text: str, described: Iterable[columns.Column], what: str
+) -> Iterator[str]:
     yield f"## {title}\n\n{text}\n\n| {what} | type | unit | meaning |\n|---|---|---|---|"
     for column in described:
-        yield f"| `{column.name}` | `{column.type}` | {column.unit} | {column.meaning.replace('|', chr(92) + '|')} |"
+        yield (
+            f"| `{column.name}` | `{column.type}` | {column.unit} | "
+            f"{column.meaning.replace('|', chr(92) + '|')} |"
+        )
     yield ""
 
 
 def _sections() -> Iterator[str]:
     yield HEAD
     for table in columns.tables().values():
-        yield from _section(table.name, f"`{table.files}`. A row is {table.row}.", table.columns, "column")
-    text = "`environment.json` describes device, software and commit. Keys within keys are joined with dots."
+        yield from _section(
+            table.name, f"`{table.files}`. A row is {table.row}.", table.columns, "column"
+        )
+    text = (
+        "`environment.json` describes device, software and commit. Keys within keys are joined "
+        "with dots."
+    )
     yield from _section("environment", text, columns.environment(), "key")
 
 

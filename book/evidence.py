@@ -21,8 +21,13 @@ DETAILS = Path("docs/evidence.md")
 
 
 def tried(story: Story, kernel: str) -> str:
-    """Return a table of changes to a rung, from the study `tried`: each change's speedup over the rung without it."""
-    columns, tables = ["change", "problem", "times as fast", "95 %, within-run", "configuration"], []
+    """Return a table of changes to a rung, from the study `tried`: each change's speedup over the
+    rung without it.
+    """
+    columns, tables = (
+        ["change", "problem", "times as fast", "95 %, within-run", "configuration"],
+        [],
+    )
     for answer in study_answers.of(story.root, "tried"):
         rows = [
             [
@@ -36,25 +41,41 @@ def tried(story: Story, kernel: str) -> str:
             if change["kernel"] == kernel
         ]
         if rows:
-            head = f"Of {kernel_text(kernel)}, on `{answer.device}`, in the same rounds as what is changed{stale(story, answer, ' (', ')')}:"
+            head = (
+                f"Of {kernel_text(kernel)}, on `{answer.device}`, in the same rounds as what is "
+                f"changed{stale(story, answer, ' (', ')')}:"
+            )
             tables.append(f"{head}\n\n{markdown_table(columns, rows, words=(0, 1, -1))}")
     return "\n\n".join(tables) or NOTHING.capitalize() + "."
 
 
 def answers(story: Story) -> str:
-    """Return a table of the studies by topic: each question, the short answer on each device, and a link to its section in `details`."""
+    """Return a table of the studies by topic: each question, the short answer on each device, and a
+    link to its section in `details`.
+    """
     rows = []
     for topic, names in TOPICS.items():
         rows.append([f"**{topic}**", "", "", ""])
         for name in names:
             if committed := study_answers.of(story.root, name):
                 devices = "<br>".join(f"`{answer.device}`" for answer in committed)
-                rows.append([committed[0].question, "<br>".join(_short(story, name)), devices, f"[`{name}`](#{name})"])
-    return markdown_table(["question", "short answer", "measured on", "details"], rows, words=range(4))
+                rows.append(
+                    [
+                        committed[0].question,
+                        "<br>".join(_short(story, name)),
+                        devices,
+                        f"[`{name}`](#{name})",
+                    ]
+                )
+    return markdown_table(
+        ["question", "short answer", "measured on", "details"], rows, words=range(4)
+    )
 
 
 def stale(story: Story, answer: Answer, before: str, after: str = "") -> str:
-    """Return why an answer no longer holds, or how many of its kernels have changed since, between two texts; "" if neither."""
+    """Return why an answer no longer holds, or how many of its kernels have changed since, between
+    two texts; "" if neither.
+    """
     changed, count = len(answer.changed(story.kernels.values())), len(answer.kernels)
     reasons = [f"outdated: {answer.outdated}"] if answer.outdated else []
     if changed:
@@ -71,48 +92,83 @@ def stale(story: Story, answer: Answer, before: str, after: str = "") -> str:
 
 def _short(story: Story, name: str) -> list[str]:
     """Return the short answer on each device."""
-    return [f"{answer.short}{stale(story, answer, ' (', ')')}" for answer in study_answers.of(story.root, name)]
+    return [
+        f"{answer.short}{stale(story, answer, ' (', ')')}"
+        for answer in study_answers.of(story.root, name)
+    ]
 
 
 def details(story: Story) -> str:
-    """Return a section for each study: what it found on each device, when and how, and the files with the measurements."""
+    """Return a section for each study: what it found on each device, when and how, and the files
+    with the measurements.
+    """
     parts, above = [], "../" * len(DETAILS.parent.parts)
     for name in sorted(name for names in TOPICS.values() for name in names):
         committed = study_answers.of(story.root, name)
         if not committed:
             continue
         sentences = "\n".join(
-            f"- {answer.long} (`{answer.device}`, {answer.made}{stale(story, answer, '; ')})" for answer in committed
+            f"- {answer.long} (`{answer.device}`, {answer.made}{stale(story, answer, '; ')})"
+            for answer in committed
         )
-        files = ", ".join(f"[`{answer.path.name}`]({above}{answer.path.relative_to(story.root)})" for answer in committed)
+        files = ", ".join(
+            f"[`{answer.path.name}`]({above}{answer.path.relative_to(story.root)})"
+            for answer in committed
+        )
         parts.append(f"### `{name}`\n\n{committed[0].question}\n\n{sentences}\n\nData: {files}.")
     return "\n\n".join(parts)
 
 
 def claimed(story: Story) -> str:
-    """Return a table of claims: each claim, where it holds, its value and interval, and the states of the data judged by it.
+    """Return a table of claims: each claim, where it holds, its value and interval, and the states
+    of the data judged by it.
 
-    The range predicted for another machine is below the interval. A claim about many items has no value.
+    The range predicted for another machine is below the interval. A claim about many items has no
+    value.
     """
     counted, rows = report.counts(story.entries), []
     for claim in definitions.read(story.root):
         entries = [entry for entry in story.entries if entry["id"].split(":")[0] == claim.id]
-        entry = next((entry for entry in entries if entry["id"] == claim.id and entry["value"] is not None), None)
+        entry = next(
+            (entry for entry in entries if entry["id"] == claim.id and entry["value"] is not None),
+            None,
+        )
         says = entry["says"] if entry else claim.says
         sentence, _, end = says.rstrip(".").partition(" (")
         value, interval, predicted = end.rstrip(")") or "–", "–", "–"
         if entry and claim.near:
-            known = Finding((), "", names={}, **{name: entry[name] for name in ("value", "low", "high", "processes", "machines")})
+            known = Finding(
+                (),
+                "",
+                names={},
+                **{name: entry[name] for name in ("value", "low", "high", "processes", "machines")},
+            )
             value, interval = _exact(claim, [known.value]), _exact(claim, [known.low, known.high])
             if limit := known.prediction:
-                predicted = _exact(claim, [known.value * math.exp(-limit.half), known.value * math.exp(limit.half)])
+                predicted = _exact(
+                    claim, [known.value * math.exp(-limit.half), known.value * math.exp(limit.half)]
+                )
         judged = counted.get(claim.id, Counter())
         items, judged[CLAIMED] = judged[CLAIMED], 0
-        states = " · ".join(f"{sign} {judged[state]}" for state, sign in SIGNS.items() if judged[state]) or "no later data"
+        states = (
+            " · ".join(f"{sign} {judged[state]}" for state, sign in SIGNS.items() if judged[state])
+            or "no later data"
+        )
         where = entries[0]["where"] if entries else claim.place
-        rows.append([f"{sentence}.", where, value, interval, predicted, f"{items} items: {states}" if items > 1 else states])
+        rows.append(
+            [
+                f"{sentence}.",
+                where,
+                value,
+                interval,
+                predicted,
+                f"{items} items: {states}" if items > 1 else states,
+            ]
+        )
     return markdown_table(
-        ["claim", "where", "value", "95 % interval", "predicted range", "data judged by it"], rows, words=(0, 1, -1)
+        ["claim", "where", "value", "95 % interval", "predicted range", "data judged by it"],
+        rows,
+        words=(0, 1, -1),
     )
 
 
@@ -121,6 +177,8 @@ SIGNS = {REPRODUCED: "✓", UNSURE: "≈", AGAIN: "↻", FAILED: "✗"}
 
 
 def _exact(claim: definitions.Claim, values: Sequence[float]) -> str:
-    """Return numbers of a claim with four digits, in percent if its sentence has them in percent."""
+    """Return numbers of a claim with four digits, in percent if its sentence has them in
+    percent.
+    """
     percent = "{value%}" in claim.says
     return " to ".join(f"{100 * value:.4g} %" if percent else f"{value:.4g}" for value in values)

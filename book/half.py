@@ -14,16 +14,35 @@ from ladder.model.problem import Problem
 from pandas import DataFrame
 
 from book.data import Row, Story
-from book.markdown import interval_notes, kernel_text, markdown_table, problem_text, whence, with_legend
+from book.markdown import (
+    interval_notes,
+    kernel_text,
+    markdown_table,
+    problem_text,
+    whence,
+    with_legend,
+)
 from book.past import TUNED, fastest_rungs
 
-COLUMNS = ["problem", "rung", "TFLOP/s", "cuBLAS", "between-process", "FP32 sums", "fastest algorithm", "error", "configuration"]
+COLUMNS = [
+    "problem",
+    "rung",
+    "TFLOP/s",
+    "cuBLAS",
+    "between-process",
+    "FP32 sums",
+    "fastest algorithm",
+    "error",
+    "configuration",
+]
 LARGE = 500
 """The throughput in TFLOP/s from which on a problem with aligned rows counts as large."""
 
 
 def half(story: Story, name: str) -> str:
-    """Return, for each 16-bit type of a published campaign, the fastest rung on every problem and back to back, as ratios of throughput."""
+    """Return, for each 16-bit type of a published campaign, the fastest rung on every problem and
+    back to back, as ratios of throughput.
+    """
     parts = []
     for element_type in reversed(OF_CUDA):
         data = story.campaign(name, element_type)
@@ -32,20 +51,26 @@ def half(story: Story, name: str) -> str:
             sustained = story.campaign(name, element_type, "sustained")
             if sustained is not None and len(sustained.best):
                 parts.append(_sustained_rates(sustained))
-    return "\n\n".join([f"{whence(data)}.", *parts]) if parts and data else f"{NOTHING.capitalize()}."
+    return (
+        "\n\n".join([f"{whence(data)}.", *parts]) if parts and data else f"{NOTHING.capitalize()}."
+    )
 
 
 def held_out_of_16_bits(story: Story, name: str, element_type: str) -> str:
-    """Return how fast the rungs are on problems that nothing was tuned on, beside cuBLAS's choice and its fastest algorithm, by group."""
+    """Return how fast the rungs are on problems that nothing was tuned on, beside cuBLAS's choice
+    and its fastest algorithm, by group.
+    """
     data = story.campaign(name, element_type)
     rows = [row for row in fastest_rungs(data) if row["problem"] not in TUNED] if data else []
     return _by_group(data, rows) if data and rows else NOTHING
 
 
 def _by_group(data: View, rows: Sequence[Row]) -> str:
-    """Return the geometric means of the fastest rungs for large, smaller and unaligned problems, and how many are ahead.
+    """Return the geometric means of the fastest rungs for large, smaller and unaligned problems,
+    and how many are ahead.
 
-    Each is beside cuBLAS's choice, and beside the faster one of that choice and the fastest algorithm that was timed.
+    Each is beside cuBLAS's choice, and beside the faster one of that choice and the fastest
+    algorithm that was timed.
     """
     groups: dict[str, list[tuple[float, float]]] = {
         f"large shapes ({LARGE} TFLOP/s or more)": [],
@@ -55,46 +80,66 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
     large, small, unaligned = groups.values()
     for row in rows:
         group = unaligned if not _is_aligned(row) else large if row["tflops"] >= LARGE else small
-        group.append((float(row["ratio"]), min(float(row["ratio"]), _over(data, row, "cublaslt_best"))))
+        group.append(
+            (float(row["ratio"]), min(float(row["ratio"]), _over(data, row, "cublaslt_best")))
+        )
     means = [
-        f"{' and '.join(f'{geometric_mean(of):.2f}' for of in zip(*group, strict=True))} times as fast on {len(group)} {what}"
+        f"{' and '.join(f'{geometric_mean(of):.2f}' for of in zip(*group, strict=True))} times as "
+        f"fast on {len(group)} {what}"
         for what, group in groups.items()
         if group
     ]
     chosen, fastest = zip(*large, *small, *unaligned, strict=True)
     ahead = [sum(it >= 1 for it in of) for of in (chosen, fastest)]
     return (
-        f"compared with cuBLAS's choice and with the fastest of up to {ALGORITHMS} of its algorithms, the fastest {data.element_type} rungs "
-        f"are {'; '.join(means)} (geometric means). They are ahead on {ahead[0]} and {ahead[1]} of all "
+        f"compared with cuBLAS's choice and with the fastest of up to {ALGORITHMS} of its "
+        f"algorithms, the fastest {data.element_type} rungs "
+        f"are {'; '.join(means)} (geometric means). They are ahead on {ahead[0]} and {ahead[1]} of "
+        "all "
         f"{len(rows)}, and {min(chosen):.2f} and {min(fastest):.2f} times as fast on the worst"
     )
 
 
 def _over(data: View, row: Row, baseline: str) -> float:
-    """Return a rung's speedup over a baseline in the rounds that timed both; infinite if the baseline was not timed."""
+    """Return a rung's speedup over a baseline in the rounds that timed both; infinite if the
+    baseline was not timed.
+    """
     both = data.over(row["kernel"], baseline, row["problem"])
     return float(both["ratio"]) if both else math.inf
 
 
 def _warm(data: View) -> str:
     rows = fastest_rungs(data)
-    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
+    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")[
+        "frobenius_error"
+    ]
     lines = []
     for row in rows:
         ratios = [_over(data, row, kernel) for kernel in ("cublas_fp32_sums", "cublaslt_best")]
         others = [f"×{ratio:.3f}" if math.isfinite(ratio) else "–" for ratio in ratios]
-        lines.append([
-            problem_text(row["problem"]), kernel_text(row["kernel"]), f"{row['tflops']:.0f}", lettered(f"×{row['ratio']:.3f}", row),
-            interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]), *others,
-            f"×{row['frobenius_error'] / errors[row['problem']]:.2f}", f"`{row['configuration']}`",
-        ])  # fmt: skip
+        lines.append(
+            [
+                problem_text(row["problem"]),
+                kernel_text(row["kernel"]),
+                f"{row['tflops']:.0f}",
+                lettered(f"×{row['ratio']:.3f}", row),
+                interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]),
+                *others,
+                f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
+                f"`{row['configuration']}`",
+            ]
+        )
     ahead, behind = (
         sum(row["ratio"] >= 1 for row in rows),
         [problem_text(row["problem"]) for row in rows if row["ratio_high"] < 1],
     )
-    ratios, listed = [float(row["ratio"]) for row in rows], f" ({'; '.join(behind)})" if behind else ""
+    ratios, listed = (
+        [float(row["ratio"]) for row in rows],
+        f" ({'; '.join(behind)})" if behind else "",
+    )
     text = (
-        f"Single launches are ahead of cuBLAS on {ahead} of these {len(rows)} problems, and with the whole interval behind on "
+        f"Single launches are ahead of cuBLAS on {ahead} of these {len(rows)} problems, and with "
+        "the whole interval behind on "
         f"{len(behind)}{listed}. The median is ×{median(ratios):.3f}, the least ×{min(ratios):.3f}"
     )
     if set(data.order) <= set(TUNED):
@@ -111,8 +156,10 @@ def _warm(data: View) -> str:
     apart = 100 * (times[0] / times[1] - 1)
     most = f", by at most {100 * abs(called['ratio'] - 1).max():.1f} %" if len(called) else ""
     text += (
-        f"\n\ncuBLAS compared with itself in the same rounds is called different on {len(called)} of {len(nulls)} problems{most}. The "
-        f"column *cuBLAS* divides by its time in rounds without the rungs; in the rounds of the rungs, it takes {apart.min():+.1f} to "
+        f"\n\ncuBLAS compared with itself in the same rounds is called different on {len(called)} "
+        f"of {len(nulls)} problems{most}. The "
+        "column *cuBLAS* divides by its time in rounds without the rungs; in the rounds of the "
+        f"rungs, it takes {apart.min():+.1f} to "
         f"{apart.max():+.1f} % longer. The next two columns are ratios of the same rounds."
     )
     return f"{text}\n\n{with_legend(markdown_table(COLUMNS, lines, words=(0, 1, -1)), *interval_notes(data)[1])}"
@@ -131,8 +178,10 @@ def _is_aligned(row: Row) -> bool:
 def _sustained_rates(data: View) -> str:
     measured = set(data.best["problem"])
     sentences = [
-        f"at {problem_text(row['problem'])} {row['tflops']:.0f} TFLOP/s, ×{row['ratio']:.3f} of cuBLAS "
-        f"({interval('.3f', row['ratio'], row['ratio_low'], row['ratio_high'])}), with ×{_joules(data, row):.3f} of its energy, at "
+        f"at {problem_text(row['problem'])} {row['tflops']:.0f} TFLOP/s, ×{row['ratio']:.3f} of "
+        "cuBLAS "
+        f"({interval('.3f', row['ratio'], row['ratio_low'], row['ratio_high'])}), with "
+        f"×{_joules(data, row):.3f} of its energy, at "
         f"{row['sm_clock_mhz']:.0f} MHz"
         for row in fastest_rungs(data, [problem for problem in data.order if problem in measured])
     ]

@@ -10,7 +10,9 @@ COUNTS = PUBLISHED / "main-loops.json"
 
 
 def mix(story: Story, kernel: str, problem: str) -> dict[str, int]:
-    """Return the committed counts for the kernel's best configuration on a problem; empty if there are none."""
+    """Return the committed counts for the kernel's best configuration on a problem; empty if there
+    are none.
+    """
     row, path = story.best(kernel, problem), story.root / COUNTS
     if row is None or not path.exists():
         return {}
@@ -36,7 +38,13 @@ def main_line(story: Story) -> list[str]:
 
 
 def of_main_line(story: Story) -> dict[str, dict[str, int]]:
-    """Return the counts of every rung of the main line at the ladder's problem, for the figure, by its label and number."""
+    """Return the counts of every rung of the main line at the ladder's problem, for the figure, by
+    its label and number.
+    """
     problem = story.data["cuda"].headline if "cuda" in story.data else ""
     rows = {name: mix(story, name, problem) for name in main_line(story)}
-    return {f"{story.kernels[name].label or name}  {name[:2]}": counts for name, counts in rows.items() if counts}
+    return {
+        f"{story.kernels[name].label or name}  {name[:2]}": counts
+        for name, counts in rows.items()
+        if counts
+    }

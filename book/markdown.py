@@ -17,8 +17,12 @@ from ladder.model.problem import Problem
 from book.data import Row
 
 
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> str:
-    """Return a Markdown table. The columns `words` hold text and are left-aligned; the others hold numbers and are right-aligned."""
+def markdown_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)
+) -> str:
+    """Return a Markdown table. The columns `words` hold text and are left-aligned; the others hold
+    numbers and are right-aligned.
+    """
     if not rows:
         return NOTHING.capitalize() + "."
     places = [i % len(columns) for i in words]
@@ -36,12 +40,20 @@ def number(value: float | None, sign: str = "") -> str:
     if value is None:
         return "–"
     rounded = float(f"{value:.3g}")
-    return f"{sign}{value:,.0f}" if abs(rounded) >= 100 or isinstance(value, int) else f"{sign}{value:#.3g}"
+    return (
+        f"{sign}{value:,.0f}"
+        if abs(rounded) >= 100 or isinstance(value, int)
+        else f"{sign}{value:#.3g}"
+    )
 
 
 def gain_text(row: Row | None) -> str:
     """Return the speedup over another kernel, with ≈ if the two are not distinguishable."""
-    return "–" if row is None else number(float(row["ratio"]), "≈ ×" if row["verdict"] == SAME else "×")
+    return (
+        "–"
+        if row is None
+        else number(float(row["ratio"]), "≈ ×" if row["verdict"] == SAME else "×")
+    )
 
 
 def rate_text(data: View, row: Row) -> str:
@@ -51,13 +63,23 @@ def rate_text(data: View, row: Row) -> str:
 
 def whence(data: View) -> str:
     """Return the device and the commit of a dataset."""
-    return f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`"
+    return (
+        f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`"
+    )
 
 
 def with_legend(table: str, *more: str) -> str:
     """Return the table with an explanation of its letters below, and more notes."""
-    letters = {letter for match in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table) for letter in match.split()}
-    explained = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in letters]
+    letters = {
+        letter
+        for match in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table)
+        for letter in match.split()
+    }
+    explained = [
+        f"{letter}: {mark}, {meaning}"
+        for mark, (letter, _, meaning) in MARKS.items()
+        if letter in letters
+    ]
     explained += ["≈: not distinguishable"] if "≈ ×" in table else []
     explained += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
     explained += more
@@ -66,22 +88,28 @@ def with_legend(table: str, *more: str) -> str:
 
 def interval_text(row: Row) -> str:
     """Return the interval of the ratio to the reference."""
-    text = verdicts.interval("#.4g", *(100 * row[name] for name in ("ratio", "ratio_low", "ratio_high")))
+    text = verdicts.interval(
+        "#.4g", *(100 * row[name] for name in ("ratio", "ratio_low", "ratio_high"))
+    )
     return text if text == verdicts.NOT_KNOWN else f"{text} %"
 
 
 def interval_notes(data: View | None, means: Sequence[Row] = ()) -> tuple[str, list[str]]:
-    """Return the heading of a column of intervals, and notes on the number of processes, and of machines if `means` are over these."""
+    """Return the heading of a column of intervals, and notes on the number of processes, and of
+    machines if `means` are over these.
+    """
     if data is None or data.best.empty:
         return "95 %", []
-    count = span([row["processes"] for row in means] or list(data.best["processes"]))  # the rows may be of several datasets
+    # the rows may be of several datasets
+    count = span([row["processes"] for row in means] or list(data.best["processes"]))
     machines = [row["machines"] for row in means if row["machines"] > 1]
     notes = [f"n = {count} process{'' if count == '1' else 'es'}"]
     if not machines:
         return f"95 %, {data.best['interval'].iloc[0]}", notes
     reference = BASELINE_NAME.get(data.reference, data.reference)
     notes += [
-        f"of {reference}: the mean over {span(machines)} machines, with the interval between machines; all else is of one machine"
+        f"of {reference}: the mean over {span(machines)} machines, with the interval between "
+        "machines; all else is of one machine"
     ]
     return "95 %, between machines", notes
 
@@ -93,7 +121,11 @@ def percent(value: float) -> str:
 
 def share_text(data: View, row: Row) -> str:
     """Return the ratio to the reference, with ≈ if the two are not distinguishable."""
-    verdict = verdicts.of(row["ratio_low"], row["ratio_high"]) if row["interval"] == BETWEEN else UNCONFIRMED
+    verdict = (
+        verdicts.of(row["ratio_low"], row["ratio_high"])
+        if row["interval"] == BETWEEN
+        else UNCONFIRMED
+    )
     return f"{'≈ ' if verdict == SAME and row['kernel'] != data.reference else ''}{percent(row['ratio'])}"
 
 
@@ -113,8 +145,12 @@ def parameters_of(row: Row) -> dict[str, int]:
 
 
 def names_of(kernel: Kernel, row: Row, data: View) -> dict[str, Any]:
-    """Return the names of the header's expressions for a configuration, its problem and the dataset's device."""
-    given = Problem(row["m"], row["n"], row["k"], padding=row["padding"]).names() | device_names(data.environment)
+    """Return the names of the header's expressions for a configuration, its problem and the
+    dataset's device.
+    """
+    given = Problem(row["m"], row["n"], row["k"], padding=row["padding"]).names() | device_names(
+        data.environment
+    )
     return kernel.names(Configuration.of(row["element_type"], row["configuration"]), given)
 
 
@@ -122,7 +158,9 @@ def blocks_text(kernel: Kernel, row: Row, data: View) -> str:
     """Return the number of blocks of every launch, such as `128 + 64`; a CPU kernel has none."""
     if kernel.kind != "cuda":
         return "–"
-    launches = kernel.launches(Configuration.of(row["element_type"], row["configuration"]), names_of(kernel, row, data))
+    launches = kernel.launches(
+        Configuration.of(row["element_type"], row["configuration"]), names_of(kernel, row, data)
+    )
     return " + ".join(number(math.prod(launch.grid)) for launch in launches)
 
 

@@ -12,24 +12,44 @@ from ladder.figures.data import View, lettered
 
 from book import answers
 from book.data import OF_16_BITS, Row, Story
-from book.markdown import interval_notes, kernel_text, markdown_table, problem_text, whence, with_legend
+from book.markdown import (
+    interval_notes,
+    kernel_text,
+    markdown_table,
+    problem_text,
+    whence,
+    with_legend,
+)
 
 ACCURATE = 1.05
 """An error counts as no larger than the reference's up to this factor."""
 TUNED = (
-    "256", "512", "1024", "2048", "4096", "8192", "16384", "64x4096x4096", "8192x128x8192", "256x256x16384", "2049x2047x2051",
+    "256",
+    "512",
+    "1024",
+    "2048",
+    "4096",
+    "8192",
+    "16384",
+    "64x4096x4096",
+    "8192x128x8192",
+    "256x256x16384",
+    "2049x2047x2051",
     "8192x8192x128",
-)  # fmt: skip
+)
 """The problems that the rungs were tuned on. What holds in general, the other problems say."""
 
 
 def fastest_rungs(data: View, problems: Sequence[str] = ()) -> list[Any]:
-    """Return the row of `best` of the fastest rung on every problem, or on these, each in its fastest configuration.
+    """Return the row of `best` of the fastest rung on every problem, or on these, each in its
+    fastest configuration.
 
-    Rungs whose error is at most `ACCURATE` times cuBLAS's have precedence. There may be none: cuBLAS may split K into more and
-    shorter sums.
+    Rungs whose error is at most `ACCURATE` times cuBLAS's have precedence. There may be none:
+    cuBLAS may split K into more and shorter sums.
     """
-    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
+    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")[
+        "frobenius_error"
+    ]
     rungs = data.best[data.best["kernel"].isin(data.kernels)]
     precise = rungs["frobenius_error"] <= ACCURATE * rungs["problem"].map(errors)
     by_merit = rungs.assign(precise=precise).sort_values(["precise", "ratio"])
@@ -37,34 +57,48 @@ def fastest_rungs(data: View, problems: Sequence[str] = ()) -> list[Any]:
 
 
 def fastest_on(story: Story, kernel: str) -> tuple[list[str], int]:
-    """Return on which problems that nothing was tuned on a 16-bit rung is the fastest, in bfloat16, and of how many."""
+    """Return on which problems that nothing was tuned on a 16-bit rung is the fastest, in bfloat16,
+    and of how many.
+    """
     views = [view for name in OF_16_BITS if (view := story.campaign(name, "bfloat16"))]
     rows = [row for view in views for row in fastest_rungs(view) if row["problem"] not in TUNED]
     return [row["problem"] for row in rows if row["kernel"] == kernel], len(rows)
 
 
 def past(story: Story, name: str) -> str:
-    """Return the fastest rung on every problem of a published campaign, beside cuBLAS's own choice and its fastest algorithm.
+    """Return the fastest rung on every problem of a published campaign, beside cuBLAS's own choice
+    and its fastest algorithm.
 
     The problems that nothing was tuned on come first.
     """
     data = story.campaign(name)
     if data is None:
         return NOTHING.capitalize() + "."
-    rule = f"{whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
-    parts = [_beside(story, data, rows, tuned) for tuned in (False, True) if (rows := _chosen(data, tuned))]
+    rule = (
+        f"{whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
+    )
+    parts = [
+        _beside(story, data, rows, tuned)
+        for tuned in (False, True)
+        if (rows := _chosen(data, tuned))
+    ]
     return "\n\n".join([rule, *parts])
 
 
 def held_out(story: Story, name: str) -> str:
-    """Return how fast the rungs are on the problems of a published campaign that nothing was tuned on."""
+    """Return how fast the rungs are on the problems of a published campaign that nothing was tuned
+    on.
+    """
     data = story.campaign(name)
     rows = _chosen(data, False) if data else []
     if data is None or not rows:
         return NOTHING
     least = min(float(row["ratio"]) for row in rows)
     means = _means(data, rows, medians=False)
-    return f"on {len(rows)} shapes that no kernel was tuned on, the fastest rungs are {means}, and {least:.2f} times as fast on the worst"
+    return (
+        f"on {len(rows)} shapes that no kernel was tuned on, the fastest rungs are {means}, and "
+        f"{least:.2f} times as fast on the worst"
+    )
 
 
 def _chosen(data: View, tuned: bool) -> list[Row]:
@@ -79,16 +113,25 @@ def _of_best(data: View, row: Row) -> float:
 
 
 def _means(data: View, rows: Sequence[Row], medians: bool = True) -> str:
-    """Return the mean, and the median, of ratios to cuBLAS, and to the faster one of cuBLAS and its fastest algorithm."""
+    """Return the mean, and the median, of ratios to cuBLAS, and to the faster one of cuBLAS and its
+    fastest algorithm.
+    """
     ratios = [float(row["ratio"]) for row in rows]
     least = [
-        min(ratio, own) for ratio, own in zip(ratios, (_of_best(data, row) for row in rows), strict=True) if not math.isnan(own)
+        min(ratio, own)
+        for ratio, own in zip(ratios, (_of_best(data, row) for row in rows), strict=True)
+        if not math.isnan(own)
     ]
 
     def describe(values: Sequence[float], whom: str) -> str:
-        return f"{geometric_mean(values):.3f} times as fast as {whom} (geometric mean{f'; median {median(values):.3f}' if medians else ''})"
+        return (
+            f"{geometric_mean(values):.3f} times as fast as {whom} (geometric "
+            f"mean{f'; median {median(values):.3f}' if medians else ''})"
+        )
 
-    return " and ".join([describe(ratios, "cuBLAS"), *([describe(least, "its fastest algorithm")] if least else [])])
+    return " and ".join(
+        [describe(ratios, "cuBLAS"), *([describe(least, "its fastest algorithm")] if least else [])]
+    )
 
 
 def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
@@ -96,7 +139,9 @@ def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
 
     Tuned shapes have no mean: it says how well they were chosen.
     """
-    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
+    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")[
+        "frobenius_error"
+    ]
     aligned = {
         (place["problem"], place["rung"]): place["aligned"]["ratio"]
         for answer in answers.of(story.root, "placement")
@@ -107,35 +152,64 @@ def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
     for row in rows:
         at = aligned.get((row["problem"], f"{row['kernel']} {row['configuration']}"))
         other = _of_best(data, row)
-        lines.append([
-            problem_text(row["problem"]), kernel_text(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row),
-            interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]), "–" if at is None else f"×{at:.3f}",
-            "–" if math.isnan(other) else f"×{other:.3f}", f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
-            f"`{row['configuration']}`",
-        ])  # fmt: skip
-    algorithms = data.summary[(data.summary["kernel"] == "cublaslt_best") & (data.summary["configuration"] != "-")]
+        lines.append(
+            [
+                problem_text(row["problem"]),
+                kernel_text(row["kernel"]),
+                lettered(f"×{row['ratio']:.3f}", row),
+                interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]),
+                "–" if at is None else f"×{at:.3f}",
+                "–" if math.isnan(other) else f"×{other:.3f}",
+                f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
+                f"`{row['configuration']}`",
+            ]
+        )
+    algorithms = data.summary[
+        (data.summary["kernel"] == "cublaslt_best") & (data.summary["configuration"] != "-")
+    ]
     offered = algorithms[algorithms["status"] == "correct"].groupby("problem").size()
     timed = (
-        f" The fastest algorithm is of {offered.min()} to {offered.max()} that cuBLASLt offered, and cuBLAS's own call."
+        f" The fastest algorithm is of {offered.min()} to {offered.max()} that cuBLASLt offered, "
+        "and cuBLAS's own call."
         if len(offered)
         else ""
     )
-    columns = ["problem", "rung", "cuBLAS", "between-process", "at 2 MiB", "its fastest algorithm", "error", "configuration"]
+    columns = [
+        "problem",
+        "rung",
+        "cuBLAS",
+        "between-process",
+        "at 2 MiB",
+        "its fastest algorithm",
+        "error",
+        "configuration",
+    ]
     ahead, surely = (sum(row[column] >= 1 for row in rows) for column in ("ratio", "ratio_low"))
     beyond = sum(_of_best(data, row) >= 1 for row in rows)
     precise = sum(row["frobenius_error"] <= ACCURATE * errors[row["problem"]] for row in rows)
     middle = median(row["ratio"] for row in rows)
-    tuned_on = f"The rungs were tuned on these {len(rows)} problems; the median of the ratios to cuBLAS is ×{middle:.3f}"
-    not_tuned = f"Nothing was tuned on these {len(rows)} problems: the rungs are {_means(data, rows)}"
-    ahead_of = (
-        f"They are ahead of cuBLAS on {ahead}, on {surely} with the whole interval, and of its fastest algorithm on {beyond}"
+    tuned_on = (
+        f"The rungs were tuned on these {len(rows)} problems; the median of the ratios to "
+        f"cuBLAS is ×{middle:.3f}"
     )
-    text = f"{tuned_on if tuned else not_tuned}.{timed} {ahead_of}; errors are at most ×{ACCURATE} of cuBLAS's on {precise}:"
+    not_tuned = (
+        f"Nothing was tuned on these {len(rows)} problems: the rungs are {_means(data, rows)}"
+    )
+    ahead_of = (
+        f"They are ahead of cuBLAS on {ahead}, on {surely} with the whole interval, and of "
+        f"its fastest algorithm on {beyond}"
+    )
+    text = (
+        f"{tuned_on if tuned else not_tuned}.{timed} {ahead_of}; errors are at most ×{ACCURATE} "
+        f"of cuBLAS's on {precise}:"
+    )
     return f"{text}\n\n{with_legend(markdown_table(columns, lines, words=(0, 1, -1)), *interval_notes(data)[1])}"
 
 
 def elsewhere(story: Story, name: str, other: str) -> str:
-    """Return the problems on which the fastest rungs or their configurations differ between two published campaigns."""
+    """Return the problems on which the fastest rungs or their configurations differ between two
+    published campaigns.
+    """
     both = [data for data in (story.campaign(campaign) for campaign in (name, other)) if data]
     if len(both) < 2:
         return NOTHING.capitalize() + "."
@@ -144,10 +218,30 @@ def elsewhere(story: Story, name: str, other: str) -> str:
     for problem in problems:
         pair = [of[problem] for of in fastest]
         if len({(row["kernel"], row["configuration"]) for row in pair}) > 1:
-            cells = [(kernel_text(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row), row["configuration"]) for row in pair]
+            cells = [
+                (
+                    kernel_text(row["kernel"]),
+                    lettered(f"×{row['ratio']:.3f}", row),
+                    row["configuration"],
+                )
+                for row in pair
+            ]
             rows.append(
-                [problem_text(problem), *(f"{name} {ratio}<br>`{configuration}`" for name, ratio, configuration in cells)]
+                [
+                    problem_text(problem),
+                    *(
+                        f"{name} {ratio}<br>`{configuration}`"
+                        for name, ratio, configuration in cells
+                    ),
+                ]
             )
     columns = ["problem", *(data.environment["name"] for data in both)]
-    text = f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its configuration are the same."
-    return f"{text} On the others:\n\n{with_legend(markdown_table(columns, rows, words=(0, 1, 2)))}" if rows else text
+    text = (
+        f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its "
+        "configuration are the same."
+    )
+    return (
+        f"{text} On the others:\n\n{with_legend(markdown_table(columns, rows, words=(0, 1, 2)))}"
+        if rows
+        else text
+    )

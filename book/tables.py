@@ -41,7 +41,9 @@ from book.past import ACCURATE, elsewhere, fastest_on, past
 from book.runs import alone, datasets, limits, machines
 
 NEGLIGIBLE = 4.0
-"""An error counts as no larger than the reference's up to `ACCURATE` times that, or up to this many units of roundoff."""
+"""An error counts as no larger than the reference's up to `ACCURATE` times that, or up to this many
+units of roundoff.
+"""
 
 
 def device(story: Story, kind: str) -> str:
@@ -57,11 +59,17 @@ def device(story: Story, kind: str) -> str:
         "cores": attributes.get("cores"),
         "compute capability": attributes.get("compute_capability"),
         f"measured {data.peak_name}": f"{number(data.peak)} {data.unit}",
-        "measured copy bandwidth": f"{number(e['peaks']['copy_tb_s'])} TB/s" if e["peaks"].get("copy_tb_s") else None,
+        "measured copy bandwidth": f"{number(e['peaks']['copy_tb_s'])} TB/s"
+        if e["peaks"].get("copy_tb_s")
+        else None,
         "the vendor's library": attributes.get("library"),
         "date and commit": f"{e['time'][:10]}, `{(project['commit'] or 'unknown')[:10]}`",
     }
-    return markdown_table(["", ""], [[name, str(value)] for name, value in facts.items() if value is not None], words=(0, 1))
+    return markdown_table(
+        ["", ""],
+        [[name, str(value)] for name, value in facts.items() if value is not None],
+        words=(0, 1),
+    )
 
 
 def _at(story: Story, kind: str, table: str) -> str:
@@ -86,23 +94,49 @@ def best(story: Story, kind: str) -> str:
         base = None if is_baseline(kernel) else story.builds_on(kernel)
         gained = f"{gain_text(story.gain(kernel, problem))} ({base[:2]})" if base else "–"
         means.append(story.over_machines(row, data))
-        rows.append([
-            kernel_text(kernel), number(float(row["median_us"])), rate_text(data, row), gained, percent(means[-1]["ratio"]),
-            interval_text(means[-1]), "–" if data.easier(row) else percent(row["peak_fraction"]), f"`{row['configuration']}`",
-        ])  # fmt: skip
-    unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
+        rows.append(
+            [
+                kernel_text(kernel),
+                number(float(row["median_us"])),
+                rate_text(data, row),
+                gained,
+                percent(means[-1]["ratio"]),
+                interval_text(means[-1]),
+                "–" if data.easier(row) else percent(row["peak_fraction"]),
+                f"`{row['configuration']}`",
+            ]
+        )
+    unit, reference = (
+        (data.unit, BASELINE_NAME.get(data.reference, data.reference))
+        if data
+        else ("rate", "the baseline")
+    )
     interval, processes = interval_notes(data, means)
-    columns = ["rung", "time, µs", unit, "over rung", f"of {reference}", interval, "of the peak", "best configuration"]
+    columns = [
+        "rung",
+        "time, µs",
+        unit,
+        "over rung",
+        f"of {reference}",
+        interval,
+        "of the peak",
+        "best configuration",
+    ]
     return _at(story, kind, with_legend(markdown_table(columns, rows, words=(0, -1)), *processes))
 
 
 def rung(story: Story, kernel: str, *problems: str) -> str:
-    """Return the results of one rung on some problems, beside the rung that it builds on and the reference.
+    """Return the results of one rung on some problems, beside the rung that it builds on and the
+    reference.
 
     `unseen` stands for those that nothing was tuned on where the rung, of 16 bits, is the fastest.
     """
     first, rows, means = story.dataset(kernel), [], []
-    named = [it for name in problems for it in (fastest_on(story, kernel)[0] if name == "unseen" else [name])]
+    named = [
+        it
+        for name in problems
+        for it in (fastest_on(story, kernel)[0] if name == "unseen" else [name])
+    ]
     for problem in dict.fromkeys(named):
         data = story.dataset(kernel, problem)
         row = story.best(kernel, problem, data)
@@ -120,17 +154,30 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
                 f"`{row['configuration']}`",
             ]
         )
-    unit, reference = (first.unit, BASELINE_NAME.get(first.reference, first.reference)) if first else ("rate", "the baseline")
+    unit, reference = (
+        (first.unit, BASELINE_NAME.get(first.reference, first.reference))
+        if first
+        else ("rate", "the baseline")
+    )
     interval, notes = interval_notes(first, means)
     if first and first.element_type != "float32":
         notes.append(f"{first.element_type} on one {first.environment['name']}")
     over = f"over rung {base[:2]}" if (base := story.builds_on(kernel)) else "gain"
-    columns = ["M × N × K", unit, over, f"of {reference} ({interval})", "blocks", "best configuration"]
+    columns = [
+        "M × N × K",
+        unit,
+        over,
+        f"of {reference} ({interval})",
+        "blocks",
+        "best configuration",
+    ]
     return with_legend(markdown_table(columns, rows, words=(0, -1)), *notes)
 
 
 def mix(story: Story, problem: str, *kernels: str) -> str:
-    """Return how many instructions of each kind the main loops of rungs have, in their best configurations on a problem."""
+    """Return how many instructions of each kind the main loops of rungs have, in their best
+    configurations on a problem.
+    """
     rows = []
     for kernel in kernels:
         counts = loops.mix(story, kernel, problem)
@@ -141,23 +188,47 @@ def mix(story: Story, problem: str, *kernels: str) -> str:
 
 
 def counters(story: Story, *kernels: str) -> str:
-    """Return what Nsight Compute counted of rungs at the ladder's problem, in their best configurations on one GPU."""
+    """Return what Nsight Compute counted of rungs at the ladder's problem, in their best
+    configurations on one GPU.
+    """
     if story.counts is None:
         return NOTHING.capitalize() + "."
     (gpu, counts), rows = story.counts, []
-    for row in (row for kernel in kernels for row in counts[counts["kernel"] == kernel].to_dict("records")):
-        conflicts = row["bank_conflicts"] / row["shared_wavefronts"] if row["shared_wavefronts"] else 0.0
-        rows.append([
-            kernel_text(row["kernel"]), f"{row['issue_percent']:.0f} %", f"{row['warps_percent']:.0f} %",
-            f"{row['l2_read_sectors'] * SECTOR_BYTES * 1e-9:.3g} GB", f"{conflicts:.0%}".replace("%", " %"), row["stalls"],
-        ])  # fmt: skip
-    columns = ["counted in", "issue slots used", "resident warps", "read from L2", "bank conflicts", "warps wait for"]
+    for row in (
+        row for kernel in kernels for row in counts[counts["kernel"] == kernel].to_dict("records")
+    ):
+        conflicts = (
+            row["bank_conflicts"] / row["shared_wavefronts"] if row["shared_wavefronts"] else 0.0
+        )
+        rows.append(
+            [
+                kernel_text(row["kernel"]),
+                f"{row['issue_percent']:.0f} %",
+                f"{row['warps_percent']:.0f} %",
+                f"{row['l2_read_sectors'] * SECTOR_BYTES * 1e-9:.3g} GB",
+                f"{conflicts:.0%}".replace("%", " %"),
+                row["stalls"],
+            ]
+        )
+    columns = [
+        "counted in",
+        "issue slots used",
+        "resident warps",
+        "read from L2",
+        "bank conflicts",
+        "warps wait for",
+    ]
     problem = problem_text(str(int(counts["m"].iloc[0])))
-    return with_legend(markdown_table(columns, rows, words=(0, -1)), f"Nsight Compute, one launch at {problem} on one {gpu}")
+    return with_legend(
+        markdown_table(columns, rows, words=(0, -1)),
+        f"Nsight Compute, one launch at {problem} on one {gpu}",
+    )
 
 
 def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
-    """Return the rates for every value of one parameter; the other parameters are fixed in each row."""
+    """Return the rates for every value of one parameter; the other parameters are fixed in each
+    row.
+    """
     data = story.dataset(kernel)
     if data is None:
         return NOTHING.capitalize() + "."
@@ -169,13 +240,17 @@ def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
         label = " ".join(f"{name}={at}" for name, at in others.items())
         rates.setdefault(label, {})[value] = rate_text(data, row)
     values = sorted({value for row in rates.values() for value in row})
-    rows = [[f"`{label}`", *(row.get(value, "–") for value in values)] for label, row in rates.items()]
+    rows = [
+        [f"`{label}`", *(row.get(value, "–") for value in values)] for label, row in rates.items()
+    ]
     head = f"{data.unit} at {problem_text(problem)}, of the sweep: one process, within-run"
     return with_legend(markdown_table([head, *(f"{parameter}={value}" for value in values)], rows))
 
 
 def methods(story: Story, kind: str) -> str:
-    """Return method, global reads, time and what it lacks, for every rung: the table of the source "General Matrix Multiplication"."""
+    """Return method, global reads, time and what it lacks, for every rung: the table of the source
+    "General Matrix Multiplication".
+    """
     rows = []
     for name in story.ladder(kind):
         kernel, row = story.kernels[name], story.best(name, _problem(story, kind))
@@ -183,15 +258,20 @@ def methods(story: Story, kind: str) -> str:
         if row is not None:
             time = lettered(number(float(row["median_us"])), row)
             each = number(
-                evaluate(kernel.global_reads, names_of(kernel, row, story.data[kind])) / (row["m"] * row["n"] * row["k"])
+                evaluate(kernel.global_reads, names_of(kernel, row, story.data[kind]))
+                / (row["m"] * row["n"] * row["k"])
             )
-        rows.append([kernel.title, f"`{kernel.global_reads.replace(' ', '')}`", each, time, lacks(kernel)])
+        rows.append(
+            [kernel.title, f"`{kernel.global_reads.replace(' ', '')}`", each, time, lacks(kernel)]
+        )
     columns = ["method", "global reads", "reads / MNK", "time, µs", "what it lacks"]
     return _at(story, kind, with_legend(markdown_table(columns, rows, words=(0, 1, -1))))
 
 
 def gains(story: Story, kind: str) -> str:
-    """Return the gains of every rung over the one that it builds on, on the problems that all have; unconfirmed ones get no verdict."""
+    """Return the gains of every rung over the one that it builds on, on the problems that all have;
+    unconfirmed ones get no verdict.
+    """
     data, rows = story.data.get(kind), []
     common = data.common() if data else []
     for kernel in filter(story.builds_on, story.ladder(kind)):
@@ -200,14 +280,36 @@ def gains(story: Story, kind: str) -> str:
             rows.append(empty_row(kernel_text(kernel), 7))
             continue
         verdicts = Counter(row["verdict"] for row in gained)
-        counts = ["–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(gained)}" for it in ("faster", SAME, "slower")]
+        counts = [
+            "–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(gained)}"
+            for it in ("faster", SAME, "slower")
+        ]
         by_ratio = sorted(gained, key=lambda row: row["ratio"])
-        ends = [f"{lettered(gain_text(row), row)} ({problem_text(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
-        rows.append([kernel_text(kernel), number(geometric_mean([row["ratio"] for row in gained]), "×"), *counts, *ends])
-    columns = ["rung", "gain, geometric mean", "faster on", f"{SAME} on", "slower on", "least", "most"]
+        ends = [
+            f"{lettered(gain_text(row), row)} ({problem_text(row['problem'])})"
+            for row in (by_ratio[0], by_ratio[-1])
+        ]
+        rows.append(
+            [
+                kernel_text(kernel),
+                number(geometric_mean([row["ratio"] for row in gained]), "×"),
+                *counts,
+                *ends,
+            ]
+        )
+    columns = [
+        "rung",
+        "gain, geometric mean",
+        "faster on",
+        f"{SAME} on",
+        "slower on",
+        "least",
+        "most",
+    ]
     table = with_legend(markdown_table(columns, rows), *(alone(story.root, data) if data else []))
     return (
-        f"Over the {len(common)} problems that every rung has, {', '.join(map(problem_text, common))}:\n\n{table}"
+        f"Over the {len(common)} problems that every rung has, "
+        f"{', '.join(map(problem_text, common))}:\n\n{table}"
         if common
         else table
     )
@@ -217,19 +319,27 @@ MEASURES = ["frobenius_error", "component_error"]
 
 
 def _beside_reference(rows: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with errors in units of roundoff, those of the reference (`_reference`), and the allowed ones (`_allowed`)."""
+    """Return rows with errors in units of roundoff, those of the reference (`_reference`), and the
+    allowed ones (`_allowed`).
+    """
     key = ["problem", *MEASURES]
-    both = rows.dropna(subset=MEASURES).merge(references[key], on="problem", suffixes=("", "_reference"))
+    both = rows.dropna(subset=MEASURES).merge(
+        references[key], on="problem", suffixes=("", "_reference")
+    )
     for measure in MEASURES:
         both[[measure, f"{measure}_reference"]] /= ELEMENT_TYPES["float32"].unit_roundoff
-        both[f"{measure}_allowed"] = (ACCURATE * both[f"{measure}_reference"]).clip(lower=NEGLIGIBLE)
+        both[f"{measure}_allowed"] = (ACCURATE * both[f"{measure}_reference"]).clip(
+            lower=NEGLIGIBLE
+        )
     return both
 
 
 def _within(rows: pd.DataFrame) -> str:
     """Return how many errors are within the allowed ones, and the distributions of the others."""
     beyond = Counter(
-        name for measure in MEASURES for name in rows.loc[rows[measure] > rows[f"{measure}_allowed"], "distribution"]
+        name
+        for measure in MEASURES
+        for name in rows.loc[rows[measure] > rows[f"{measure}_allowed"], "distribution"]
     )
     total = len(MEASURES) * len(rows)
     others = ", ".join(f"{count} of `{name}`" for name, count in beyond.items())
@@ -237,10 +347,11 @@ def _within(rows: pd.DataFrame) -> str:
 
 
 def errors(story: Story, name: str, kernel: str) -> str:
-    """Return the errors of a rung in a published campaign beside the reference's, by distribution, at the K where they are worst.
+    """Return the errors of a rung in a published campaign beside the reference's, by distribution,
+    at the K where they are worst.
 
-    The table also shows at which K the rung is slowest and fastest. The text below counts for how many problems and
-    configurations the errors are as small as the reference's.
+    The table also shows at which K the rung is slowest and fastest. The text below counts for how
+    many problems and configurations the errors are as small as the reference's.
     """
     data = story.campaign(name)
     if data is None:
@@ -257,7 +368,13 @@ def errors(story: Story, name: str, kernel: str) -> str:
             worst = at.loc[(at[measure] / at[f"{measure}_allowed"]).idxmax()]
             cells += [number(worst[measure]), number(worst[f"{measure}_reference"])]
         ends = [at.loc[at["ratio"].idxmin()].to_dict(), at.loc[at["ratio"].idxmax()].to_dict()]
-        rows.append([f"`{distribution}`", *cells, *(lettered(f"{number(row['ratio'], '×')} at {row['k']}", row) for row in ends)])
+        rows.append(
+            [
+                f"`{distribution}`",
+                *cells,
+                *(lettered(f"{number(row['ratio'], '×')} at {row['k']}", row) for row in ends),
+            ]
+        )
     columns = [
         "distribution",
         "Frobenius norm",
@@ -270,15 +387,21 @@ def errors(story: Story, name: str, kernel: str) -> str:
     count = every["configuration"].nunique()
     table = with_legend(markdown_table(columns, rows), *interval_notes(data)[1])
     return (
-        f"{whence(data)}, M × N = {', '.join(dict.fromkeys(f'{m} × {n}' for m, n in zip(both['m'], both['n'], strict=True)))}, of the "
-        f"configuration that is the fastest on each problem, in units of 2^-24, at that K from {both['k'].min()} to {both['k'].max()} where "
-        f"it is the worst beside SGEMM's.\n\n{table}\n\nAt most ×{ACCURATE} of SGEMM's, or {NEGLIGIBLE:g}, are {_within(both)}; of all "
+        f"{whence(data)}, M × N = "
+        f"{', '.join(dict.fromkeys(f'{m} × {n}' for m, n in zip(both['m'], both['n'], strict=True)))}, "
+        "of the "
+        "configuration that is the fastest on each problem, in units of 2^-24, at that K from "
+        f"{both['k'].min()} to {both['k'].max()} where "
+        f"it is the worst beside SGEMM's.\n\n{table}\n\nAt most ×{ACCURATE} of SGEMM's, or "
+        f"{NEGLIGIBLE:g}, are {_within(both)}; of all "
         f"{count} configurations {_within(every)}."
     )
 
 
 def compilers(story: Story, name: str) -> str:
-    """Return the rates and compile times of NVRTC beside nvcc, for every rung of a published campaign."""
+    """Return the rates and compile times of NVRTC beside nvcc, for every rung of a published
+    campaign.
+    """
     data = story.campaign(name)
     if data is None:
         return NOTHING.capitalize() + "."
@@ -288,10 +411,21 @@ def compilers(story: Story, name: str) -> str:
     resources = pd.read_csv(story.folders[name] / "resources.csv")
     for kernel in data.kernels:
         mine = both[both["kernel"] == kernel].sort_values("percent").to_dict("records")
-        ends = [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])] if mine else ["–", "–"]
+        ends = (
+            [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])]
+            if mine
+            else ["–", "–"]
+        )
         median = f"{statistics.median(row['percent'] for row in mine):+.1f} %" if mine else "–"
         seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
-        rows.append([kernel_text(kernel), median, *ends, *(f"{number(float(seconds[compiler]))} s" for compiler in COMPILERS)])
+        rows.append(
+            [
+                kernel_text(kernel),
+                median,
+                *ends,
+                *(f"{number(float(seconds[compiler]))} s" for compiler in COMPILERS),
+            ]
+        )
     columns = [
         "rung",
         f"{COMPILERS[1]} is faster by, median",
@@ -299,7 +433,10 @@ def compilers(story: Story, name: str) -> str:
         "most",
         *(f"{compiler}, a configuration" for compiler in COMPILERS),
     ]
-    return f"{whence(data)}, of the sweep: one process, within-run:\n\n{with_legend(markdown_table(columns, rows))}"
+    return (
+        f"{whence(data)}, of the sweep: one process, "
+        f"within-run:\n\n{with_legend(markdown_table(columns, rows))}"
+    )
 
 
 def rates(story: Story, kind: str) -> str:
@@ -308,16 +445,23 @@ def rates(story: Story, kind: str) -> str:
     if data is None:
         return NOTHING.capitalize() + "."
     kernels = list(dict.fromkeys([*story.ladder(kind), *data.baselines]))
-    short = [BASELINE_NAME[name].split(" (")[0] if is_baseline(name) else name.split("_")[0] for name in kernels]
+    short = [
+        BASELINE_NAME[name].split(" (")[0] if is_baseline(name) else name.split("_")[0]
+        for name in kernels
+    ]
     rows = []
     for problem in dict.fromkeys(data.best["problem"]):
         bests = [story.best(kernel, problem, data) for kernel in kernels]
-        rows.append([problem_text(problem), *(rate_text(data, row) if row else "–" for row in bests)])
+        rows.append(
+            [problem_text(problem), *(rate_text(data, row) if row else "–" for row in bests)]
+        )
     return with_legend(markdown_table([data.unit, *short], rows))
 
 
 def languages(story: Story, name: str) -> str:
-    """Return the throughput of every kernel of a published campaign on every problem, as ratios to the reference, by element type."""
+    """Return the throughput of every kernel of a published campaign on every problem, as ratios to
+    the reference, by element type.
+    """
     parts = []
     for element_type in ("float32", *reversed(OF_CUDA)):
         data = story.campaign(name, element_type)
@@ -328,10 +472,19 @@ def languages(story: Story, name: str) -> str:
             bests = [data.best_rows.get((kernel, problem)) for problem in data.order]
             if kernel != data.reference and any(bests):
                 rows.append(
-                    [kernel_text(kernel), *("–" if row is None else lettered(f"×{row['ratio']:.3f}", row) for row in bests)]
+                    [
+                        kernel_text(kernel),
+                        *(
+                            "–" if row is None else lettered(f"×{row['ratio']:.3f}", row)
+                            for row in bests
+                        ),
+                    ]
                 )
         table = markdown_table(["kernel", *map(problem_text, data.order)], rows)
-        parts.append(f"**{element_type}**, over {data.nice(data.reference)}:\n\n{with_legend(table, *interval_notes(data)[1])}")
+        parts.append(
+            f"**{element_type}**, over "
+            f"{data.nice(data.reference)}:\n\n{with_legend(table, *interval_notes(data)[1])}"
+        )
         origin = whence(data)
     return "\n\n".join([f"{origin}.", *parts]) if parts else f"{NOTHING.capitalize()}."
 

@@ -1,4 +1,6 @@
-"""What is in the image: `sbom.cdx.json` (CycloneDX) for scanners and `versions.txt` for readers. Runs at the end of its build."""
+"""What is in the image: `sbom.cdx.json` (CycloneDX) for scanners and `versions.txt` for readers.
+Runs at the end of its build.
+"""
 
 import hashlib
 import importlib.metadata
@@ -24,8 +26,12 @@ def python_packages() -> list[dict[str, str]]:
 
 
 def debian_packages() -> list[dict[str, str]]:
-    """The installed Debian packages; advisories go by the source package, which the qualifier names."""
-    rows = subprocess.run(["dpkg-query", "-W", "-f", DPKG], capture_output=True, text=True, check=True).stdout.splitlines()
+    """The installed Debian packages; advisories go by the source package, which the qualifier
+    names.
+    """
+    rows = subprocess.run(
+        ["dpkg-query", "-W", "-f", DPKG], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     return [
         component(
             name,
@@ -42,7 +48,9 @@ def component(name: str, version: str, purl: str) -> dict[str, str]:
 
 
 def bill() -> dict[str, object]:
-    """The bill of materials. It holds neither a time nor a random number: the same packages give the same bytes."""
+    """The bill of materials. It holds neither a time nor a random number: the same packages give
+    the same bytes.
+    """
     lock = hashlib.sha256((ROOT / "envs" / "requirements.lock").read_bytes()).hexdigest()
     return {
         "bomFormat": "CycloneDX",
@@ -67,4 +75,6 @@ def bill() -> dict[str, object]:
 if __name__ == "__main__":
     made = bill()
     (ROOT / "sbom.cdx.json").write_text(json.dumps(made, indent=1) + "\n")
-    (ROOT / "versions.txt").write_text("".join(f"{c['purl'].split('?')[0]}\n" for c in made["components"]))
+    (ROOT / "versions.txt").write_text(
+        "".join(f"{c['purl'].split('?')[0]}\n" for c in made["components"])
+    )

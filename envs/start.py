@@ -1,6 +1,8 @@
-"""Run at each start of the environment's Python: reads files as UTF-8, and keeps out what the shell and unused engines bring in.
+"""Run at each start of the environment's Python: reads files as UTF-8, and keeps out what the shell
+and unused engines bring in.
 
-`make setup` copies this file into the environment, with a `.pth` file that imports it (Python documentation, "site").
+`make setup` copies this file into the environment, with a `.pth` file that imports it (Python
+documentation, "site").
 """
 
 import codecs
@@ -13,23 +15,30 @@ import warnings
 from pathlib import Path
 
 LEAST_MEMORY = 350 << 20
-"""The least bytes of memory that a process must be allowed: with less, one library or another does not load, each with errors of its own."""
+"""The least bytes of memory that a process must be allowed: with less, one library or another does
+not load, each with errors of its own.
+"""
 
 
 def _check_memory() -> None:
     """End the process with one line if `ulimit -v` allows less than `LEAST_MEMORY`."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     if allowed != resource.RLIM_INFINITY and allowed < LEAST_MEMORY:
-        text = f"Error: ulimit -v: got {allowed >> 20} MiB of memory; expected at least {LEAST_MEMORY >> 20} MiB\n"
+        text = (
+            f"Error: ulimit -v: got {allowed >> 20} MiB of memory; expected at least "
+            f"{LEAST_MEMORY >> 20} MiB\n"
+        )
         os.write(2, text.encode())
         os._exit(1)  # `sys.exit` while Python starts would print more
 
 
 def _use_utf8() -> None:
-    """Start again in UTF-8 mode if the locale has another encoding (Python documentation, "Python UTF-8 Mode").
+    """Start again in UTF-8 mode if the locale has another encoding (Python documentation, "Python
+    UTF-8 Mode").
 
-    The project's files and those of its packages are UTF-8 whatever the locale is, and the mode can only be set at the start. A terminal
-    still gets its own encoding, and an escape for a character that it lacks.
+    The project's files and those of its packages are UTF-8 whatever the locale is, and the mode can
+    only be set at the start. A terminal still gets its own encoding, and an escape for a character
+    that it lacks.
     """
     encoding = codecs.lookup(locale.getencoding()).name
     if encoding != "utf-8" and not sys.flags.utf8_mode:
@@ -42,8 +51,14 @@ def _use_utf8() -> None:
 
 
 def _forget_pythonpath() -> None:
-    """Remove the folders of PYTHONPATH: module systems and ROS set it, and a module there would replace one of the lock."""
-    given = {str(Path(path).absolute()) for path in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if path}
+    """Remove the folders of PYTHONPATH: module systems and ROS set it, and a module there would
+    replace one of the lock.
+    """
+    given = {
+        str(Path(path).absolute())
+        for path in os.environ.pop("PYTHONPATH", "").split(os.pathsep)
+        if path
+    }
     own = {
         str(Path(path))
         for path in sys.path
@@ -53,9 +68,14 @@ def _forget_pythonpath() -> None:
 
 
 def _find_cache() -> None:
-    """Set XDG_CACHE_HOME if the home cannot be written, as on some compute nodes: Snakemake does not start without a cache."""
+    """Set XDG_CACHE_HOME if the home cannot be written, as on some compute nodes: Snakemake does
+    not start without a cache.
+    """
     if "XDG_CACHE_HOME" not in os.environ and not _is_writable(Path("~/.cache")):
-        folders = Path(sys.prefix) / "cache", Path(tempfile.gettempdir()) / f"gemm-ladder-{os.getuid()}"
+        folders = (
+            Path(sys.prefix) / "cache",
+            Path(tempfile.gettempdir()) / f"gemm-ladder-{os.getuid()}",
+        )
         os.environ["XDG_CACHE_HOME"] = str(next(filter(_is_writable, folders), folders[-1]))
 
 
@@ -72,5 +92,6 @@ _check_memory()
 _use_utf8()
 _forget_pythonpath()
 _find_cache()
-# Snakemake imports all engines that are installed, and HTCondor's warns everybody who does not use it
+# Snakemake imports all engines that are installed, and HTCondor's warns everybody who does not use
+# it
 warnings.filterwarnings("ignore", "The environment variable CONDOR_CONFIG is unset", UserWarning)

@@ -51,14 +51,21 @@ from ladder.model.problem import Problem
 WITHIN = 0.02
 SIZES = (512, 2048, 8192)
 RUNGS = ("cuda/03_shared_tile", "cuda/10_block_tile_128")
-MODES = {"warm": ("warm", 500.0), "cold": ("cold", 500.0), "cold_long": ("cold", 20000.0), "cold_single": ("cold", 0.0)}
+MODES = {
+    "warm": ("warm", 500.0),
+    "cold": ("cold", 500.0),
+    "cold_long": ("cold", 20000.0),
+    "cold_single": ("cold", 0.0),
+}
 """The state and `sample_us` of each mode of ours."""
 CONTEXT = "torch.mm"
 QUESTION = "Do other harnesses measure the same times?"
 
 
 class Bench:
-    """A GPU of this machine that measures in this process, and the digests of what it has compiled."""
+    """A GPU of this machine that measures in this process, and the digests of what it has
+    compiled.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.here, self.folder = first_gpu(), folder
@@ -77,7 +84,9 @@ class Bench:
             self.device.free(drawn)
 
     def kernel(self, kernel: Kernel, configuration: Configuration) -> Launch:
-        """A kernel in a configuration, compiled, and correct on the present problem. Raises `InputError` if it is not."""
+        """A kernel in a configuration, compiled, and correct on the present problem. Raises
+        `InputError` if it is not.
+        """
         folder = self.folder / kernel.name
         (row,) = compile_kernel(kernel, [(configuration, "")], self.here.arch, folder, 1)
         if row.status != "compiled":
@@ -99,13 +108,20 @@ def at_boundaries() -> Iterator[None]:
     """Have operands begin where the driver's allocator puts them."""
     from ladder.devices import cuda_operands  # which needs the driver
 
-    with mock.patch.multiple(operands, GUARD=0, RESULT_SHIFTS=1), mock.patch.object(cuda_operands, "SHIFTS", 1):
+    with (
+        mock.patch.multiple(operands, GUARD=0, RESULT_SHIFTS=1),
+        mock.patch.object(cuda_operands, "SHIFTS", 1),
+    ):
         yield
 
 
 def short(measured: Mapping[str, Any]) -> str:
     """Return the largest difference to another harness in the same kind of launches."""
-    ratios = (row["ours"][mode] / row["theirs"][mode] for row in measured["rows"] for mode in ("warm", "cold"))
+    ratios = (
+        row["ours"][mode] / row["theirs"][mode]
+        for row in measured["rows"]
+        for mode in ("warm", "cold")
+    )
     return f"Within {100 * abs(furthest(ratios) - 1):.1f} %, warm and cold"
 
 
@@ -118,14 +134,19 @@ def long(measured: Mapping[str, Any]) -> str:
         return percent(furthest(row["ours"][mode] / row["theirs"][mode] for row in rows))
 
     second = [
-        row[mode] / before[row["size"], row["name"]][mode] for row in measured["second_stream"] for mode in ("warm", "cold")
+        row[mode] / before[row["size"], row["name"]][mode]
+        for row in measured["second_stream"]
+        for mode in ("warm", "cold")
     ]
     names = ", ".join(dict.fromkeys(row["name"] for row in rows))
     sizes = ", ".join(dict.fromkeys(str(row["size"]) for row in rows))
     return (
-        f"{names} at {sizes}: `warm` differs by at most {apart(rows, 'warm')}, `cold` by {apart(rows, 'cold')}, "
-        f"and by {apart(rows, 'cold_long')} in graphs as long as theirs; single launches after a flush differ by at "
-        f"most {apart(rows, 'cold_single')}; our cuBLAS and their `torch.mm` by {apart(context, 'warm')}, warm; in a "
+        f"{names} at {sizes}: `warm` differs by at most {apart(rows, 'warm')}, `cold` by "
+        f"{apart(rows, 'cold')}, "
+        f"and by {apart(rows, 'cold_long')} in graphs as long as theirs; single launches after a "
+        "flush differ by at "
+        f"most {apart(rows, 'cold_single')}; our cuBLAS and their `torch.mm` by "
+        f"{apart(context, 'warm')}, warm; in a "
         f"process that uses a second stream their times differ by up to {percent(furthest(second))}"
     )
 
@@ -150,13 +171,19 @@ def ours(bench: Bench, sizes: list[int]) -> list[dict[str, Any]]:
         with bench.on(problem := Problem(size, size, size)):
             cublas = bench.check(bench.device.baseline("cublas"))
             launches: dict[str, tuple[Launch, dict[str, Any]]] = {
-                "cublas": (cublas, {"call": "cublasGemmEx"}), CONTEXT: (cublas, {"call": CONTEXT})
-            }  # fmt: skip
+                "cublas": (cublas, {"call": "cublasGemmEx"}),
+                CONTEXT: (cublas, {"call": CONTEXT}),
+            }
             for kernel in (discover(ROOT)[id] for id in RUNGS):
                 chosen = Configuration("float32", tuple(kernel.parameters.items()))
                 launch = bench.kernel(kernel, chosen)
                 (shape,) = kernel.launches(chosen, {**problem.names(), **bench.device.names})
-                how = {"cubin": str(bench.built), "grid": shape.grid, "block": shape.block, "shared": shape.dynamic_shared}
+                how = {
+                    "cubin": str(bench.built),
+                    "grid": shape.grid,
+                    "block": shape.block,
+                    "shared": shape.dynamic_shared,
+                }
                 launches[kernel.name] = launch, how
             rows += [
                 {"size": size, "name": name, "how": how, "ours": medians(bench, launch)}
@@ -168,7 +195,9 @@ def ours(bench: Bench, sizes: list[int]) -> list[dict[str, Any]]:
 def main() -> None:
     """Have both time, print and write."""
     parser = command_line(__doc__)
-    parser.add_argument("--other", default="python3", help="an interpreter that has CuPy, PyTorch and Triton")
+    parser.add_argument(
+        "--other", default="python3", help="an interpreter that has CuPy, PyTorch and Triton"
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -179,13 +208,23 @@ def main() -> None:
         library = getattr(bench.device, "blas").version()  # noqa: B009 - of the CUDA device only
         bench.device.close()
         (folder / "rows.json").write_text(json.dumps(rows))
-        subprocess.run([given.other, str(ROOT / "studies" / "other_harness.py"), str(folder / "rows.json")], check=True)
+        subprocess.run(
+            [given.other, str(ROOT / "studies" / "other_harness.py"), str(folder / "rows.json")],
+            check=True,
+        )
         other = json.loads((folder / "theirs.json").read_text())
     for row, times in zip(rows, other["rows"], strict=True):
         row["how"].pop("cubin", None)
         row["theirs"] = times
-        print(row["size"], row["name"], *(f"{mode} {percent(row['ours'][mode] / times[mode])}" for mode in MODES))
-    parts = {"rows": [row for row in rows if row["name"] != CONTEXT], "context": [row for row in rows if row["name"] == CONTEXT]}
+        print(
+            row["size"],
+            row["name"],
+            *(f"{mode} {percent(row['ours'][mode] / times[mode])}" for mode in MODES),
+        )
+    parts = {
+        "rows": [row for row in rows if row["name"] != CONTEXT],
+        "context": [row for row in rows if row["name"] == CONTEXT],
+    }
     measured = {"within": WITHIN, **parts, "second_stream": other["second_stream"]}
     software = {"our cublas": library, **other["software"]}
     answer.write(
@@ -201,7 +240,13 @@ def main() -> None:
         software=software,
     )
     sys.exit(
-        int(any(abs(row["ours"][mode] / row["theirs"][mode] - 1) > WITHIN for row in parts["rows"] for mode in ("warm", "cold")))
+        int(
+            any(
+                abs(row["ours"][mode] / row["theirs"][mode] - 1) > WITHIN
+                for row in parts["rows"]
+                for mode in ("warm", "cold")
+            )
+        )
     )
 
 

@@ -1,7 +1,8 @@
-"""Write what a study measured, with its answer in words, to `results/studies/<study>.<device>.json`.
+"""Write what a study measured, with its answer in words, to
+`results/studies/<study>.<device>.json`.
 
-A copy in `results/published/studies/` is what the pages show. Its date and commit are those of the run: the script of that commit measures
-the same again.
+A copy in `results/published/studies/` is what the pages show. Its date and commit are those of the
+run: the script of that commit measures the same again.
 """
 
 import csv
@@ -32,8 +33,9 @@ def write(
 ) -> Path:
     """Write an answer, print it, and return its path.
 
-    `short` has at most 12 words and one number. The digests of the `kernels` tell a page whether their code has changed since. The caller
-    passes the rest of the provenance: `uuids` of the GPUs used, `binaries`, the SHA-256 of what was timed, and `software` of others.
+    `short` has at most 12 words and one number. The digests of the `kernels` tell a page whether
+    their code has changed since. The caller passes the rest of the provenance: `uuids` of the GPUs
+    used, `binaries`, the SHA-256 of what was timed, and `software` of others.
     """
     path = ROOT / "results" / "studies" / f"{study}.{device.slug}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,28 +44,38 @@ def write(
     digests = {kernel.id: code_digest(kernel.text, kernel.includes) for kernel in kernels}
     if digests:
         answer["kernels"] = digests
-    answer |= {"provenance": describe(device) | {"command": command, **provenance}, "measured": measured}
+    answer |= {
+        "provenance": describe(device) | {"command": command, **provenance},
+        "measured": measured,
+    }
     write_whole(path, (json.dumps(answer, indent=1) + "\n").encode())
     print(f"{question} {long}\nwritten: {path.relative_to(ROOT)}", flush=True)
     return path
 
 
 def command_line(doc: str | None) -> ArgumentParser:
-    """Return the parser of a script's options, to which the script adds its own. The help is the docstring of its module."""
+    """Return the parser of a script's options, to which the script adds its own. The help is the
+    docstring of its module.
+    """
     return ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
 
 
 def binaries(campaign: Path) -> dict[str, str]:
-    """Return the SHA-256 of all binaries that a campaign timed, from the `resources.csv` of the datasets in its folder.
+    """Return the SHA-256 of all binaries that a campaign timed, from the `resources.csv` of the
+    datasets in its folder.
 
-    The keys are architecture, kernel, element type and configuration: `sm_90 03_shared_tile.float32 BM=32 BN=32 BK=32`.
+    The keys are architecture, kernel, element type and configuration: `sm_90 03_shared_tile.float32
+    BM=32 BN=32 BK=32`.
     """
     sha256: dict[str, str] = {}
     for path in sorted(campaign.glob("*/resources.csv")):
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
                 if row["sha256"]:  # configurations that were not compiled have none
-                    sha256[f"{row['arch']} {row['kernel']}.{row['element_type']} {row['configuration']}"] = row["sha256"]
+                    sha256[
+                        f"{row['arch']} {row['kernel']}.{row['element_type']} "
+                        f"{row['configuration']}"
+                    ] = row["sha256"]
     return sha256
 
 

@@ -43,7 +43,9 @@ LIMITS = {
     "plan_2000_s": 3,
     "compile_cpu_s_a_configuration": 1.5,
 }
-"""The upper limits, in seconds; `confirm_share` and `gauntlet_share` are shares of the campaign's time."""
+"""The upper limits, in seconds; `confirm_share` and `gauntlet_share` are shares of the campaign's
+time.
+"""
 LEAST_BUSY = 0.65
 """The least share of the measure jobs' wall time in which a GPU must be executing."""
 MOST_MEMORY_GB = 4.0
@@ -51,7 +53,9 @@ MOST_MEMORY_GB = 4.0
 
 
 def above_limits(measured: Mapping[str, Any]) -> list[str]:
-    """Return what exceeds its limit. The share in which the device executes counts for GPUs only."""
+    """Return what exceeds its limit. The share in which the device executes counts for GPUs
+    only.
+    """
     above = [name for name, most in LIMITS.items() if measured.get(name, 0) > most]
     for device, cost in measured["measure_jobs"].items():
         if device.startswith("nvidia") and cost["busy_share"] < LEAST_BUSY:
@@ -62,25 +66,47 @@ def above_limits(measured: Mapping[str, Any]) -> list[str]:
 
 
 def long(measured: Mapping[str, Any]) -> str:
-    """Return what the default campaign, a clone and a run with nothing to do take, and how much exceeds its limit."""
+    """Return what the default campaign, a clone and a run with nothing to do take, and how much
+    exceeds its limit.
+    """
     parts = []
     if "campaign_s" in measured:
         names = {"confirm_share": "the confirmation", "gauntlet_share": "the gauntlet"}
-        shares = " and ".join(f"{measured[key]:.1%} {name}" for key, name in names.items() if key in measured)
-        parts.append(f"the default campaign takes {measured['campaign_s']:.0f} s with one core{shares and f' ({shares})'}")
+        shares = " and ".join(
+            f"{measured[key]:.1%} {name}" for key, name in names.items() if key in measured
+        )
+        parts.append(
+            f"the default campaign takes {measured['campaign_s']:.0f} s with one "
+            f"core{shares and f' ({shares})'}"
+        )
     if "clone_to_figures_s" in measured:
-        parts.append(f"from a fresh clone to the figures it takes {measured['clone_to_figures_s']:.0f} s")
+        parts.append(
+            f"from a fresh clone to the figures it takes {measured['clone_to_figures_s']:.0f} s"
+        )
     parts.append(f"a run with nothing to do takes {measured['nothing_to_do_s']:.1f} s")
-    parts.append(f"{measured['campaign_mb']:.0f} MB of results and an environment of {measured['environment_mb'] / 1000:.1f} GB")
+    parts.append(
+        f"{measured['campaign_mb']:.0f} MB of results and an environment of "
+        f"{measured['environment_mb'] / 1000:.1f} GB"
+    )
     for device, cost in measured["measure_jobs"].items():
-        parts.append(f"`{device}` was busy for {cost['busy_share']:.0%} of {cost['measure_s']:.0f} s of measuring")
+        parts.append(
+            f"`{device}` was busy for {cost['busy_share']:.0%} of {cost['measure_s']:.0f} s of "
+            "measuring"
+        )
     return f"{'; '.join(parts)}; {len(above_limits(measured)) or 'no'} budget exceeded"
 
 
 def seconds(command: list[str], folder: Path) -> float:
     """Wall time of a command, which must succeed or have nothing to do."""
     start = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     if done.returncode not in (0, NOTHING_MEASURED):
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")
     return time.perf_counter() - start
@@ -102,20 +128,35 @@ def campaign_here() -> dict[str, Any]:
     new = not folder.exists()
     spent = seconds(command, ROOT)
     sizes = {"campaign_mb": megabytes(folder), "environment_mb": megabytes(Path(sys.prefix))}
-    return ({"campaign_s": spent} if new else {}) | sizes | {"nothing_to_do_s": seconds(command, ROOT)}
+    return (
+        ({"campaign_s": spent} if new else {}) | sizes | {"nothing_to_do_s": seconds(command, ROOT)}
+    )
 
 
 def megabytes(folder: Path) -> float:
     """What the files in a folder have in them."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) / 1e6
+    return (
+        sum(
+            path.stat().st_size
+            for path in folder.rglob("*")
+            if path.is_file() and not path.is_symlink()
+        )
+        / 1e6
+    )
 
 
 def plan_2000() -> float:
     """Check and expand a campaign with a sweep of 2,000 configurations."""
     lists = {"BM": [*range(1, 21)], "BN": [*range(1, 21)], "BK": [1, 2, 3, 4, 5]}
-    data = {"campaign": "bench", "problems": {"cuda": [{"square": 64}]}, "kernels": ["cuda/03_shared_tile"]}
+    data = {
+        "campaign": "bench",
+        "problems": {"cuda": [{"square": 64}]},
+        "kernels": ["cuda/03_shared_tile"],
+    }
     start = time.perf_counter()
-    campaign = campaign_file.load(data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernel_file.discover(ROOT))
+    campaign = campaign_file.load(
+        data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernel_file.discover(ROOT)
+    )
     files.digest(campaign.plan("cuda", "03_shared_tile.float32"))
     return time.perf_counter() - start
 
@@ -128,7 +169,9 @@ def compile_seconds() -> float:
             if kernel.kind == "cuda":
                 configurations = list(kernel.expand({}, ["float32"]))
                 before = resource.getrusage(resource.RUSAGE_CHILDREN)
-                rows = compile_kernel(kernel, configurations, "sm_90", Path(folder) / kernel.name, 1)
+                rows = compile_kernel(
+                    kernel, configurations, "sm_90", Path(folder) / kernel.name, 1
+                )
                 after = resource.getrusage(resource.RUSAGE_CHILDREN)
                 spent += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
                 count += sum(row.status == "compiled" for row in rows)
@@ -146,29 +189,44 @@ def last_campaign() -> dict[str, Any]:
     costs = {}
     for path in sorted((ROOT / "results" / "default").glob("*/costs.csv")):
         rows = rows_of(path)
-        names = ("wall_seconds", "busy_seconds", "gauntlet_seconds")  # the confirmation has no gauntlet
+        # the confirmation has no gauntlet
+        names = ("wall_seconds", "busy_seconds", "gauntlet_seconds")
         wall, busy, gauntlet = (sum(float(row[name] or 0) for row in rows) for name in names)
         (confirm,) = (float(row["wall_seconds"]) for row in rows if row["job"] == "confirmed")
         memory = max(float(row["peak_memory_bytes"]) for row in rows)
         costs[path.parent.name] = {
-            "measure_s": wall, "confirm_s": confirm, "gauntlet_s": gauntlet, "busy_share": busy / wall, "peak_host_memory_gb": memory / 1e9,
-        }  # fmt: skip
+            "measure_s": wall,
+            "confirm_s": confirm,
+            "gauntlet_s": gauntlet,
+            "busy_share": busy / wall,
+            "peak_host_memory_gb": memory / 1e9,
+        }
     return costs
 
 
 def pipeline(clone: bool) -> None:
     """Measure what has a limit."""
     results = fresh_clone() if clone else {}
-    results |= {**campaign_here(), "plan_2000_s": plan_2000(), "compile_cpu_s_a_configuration": compile_seconds()}
+    results |= {
+        **campaign_here(),
+        "plan_2000_s": plan_2000(),
+        "compile_cpu_s_a_configuration": compile_seconds(),
+    }
     jobs = last_campaign()
     if "campaign_s" in results:
         for stage in ("confirm", "gauntlet"):
-            results[f"{stage}_share"] = sum(cost[f"{stage}_s"] for cost in jobs.values()) / results["campaign_s"]
+            results[f"{stage}_share"] = (
+                sum(cost[f"{stage}_s"] for cost in jobs.values()) / results["campaign_s"]
+            )
     for name, value in results.items():
         print(f"{name:32s} {value:8.2f}   at most {LIMITS.get(name, math.inf):.3g}")
     results |= {"measure_jobs": jobs, "cores": len(os.sched_getaffinity(0))}
     here = first_gpu() if detect.detect_gpus() else detect.detect_cpu()
-    took = f"{results['campaign_s']:.0f} s with one core of the host" if "campaign_s" in results else "It had run before"
+    took = (
+        f"{results['campaign_s']:.0f} s with one core of the host"
+        if "campaign_s" in results
+        else "It had run before"
+    )
     answer.write(
         "benchmark",
         "How long does a campaign take, and how much space?",
@@ -188,7 +246,8 @@ def campaign_of(clone: Path, cores: int, gpus: int) -> dict[str, Any]:
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
     python = interpreter(clone / ".venv", clone / "workflow")
     command = [python, "-m", "snakemake", "--cores", str(cores), "--resources", f"gpu={gpus}"]
-    subprocess.run([*command, "--dry-run"], cwd=clone, check=True, stdout=subprocess.DEVNULL)  # files are cached for both alike
+    # files are cached for both alike
+    subprocess.run([*command, "--dry-run"], cwd=clone, check=True, stdout=subprocess.DEVNULL)
     wall = seconds(command, clone)
     (folder,) = (clone / "results" / "default").glob("nvidia-*")
     jobs = sum(float(row["wall_seconds"]) for row in rows_of(folder / "costs.csv"))
@@ -202,14 +261,18 @@ def several_gpus(folder: Path, cores: int) -> None:
     device = next(iter(detect.detect_gpus()), None)
     if device is None:
         raise InputError("no GPU is to be seen; expected some of one model")
-    runs = [campaign_of(folder / name, cores, gpus) for name, gpus in (("all", len(device.uuids)), ("one", 1))]
+    runs = [
+        campaign_of(folder / name, cores, gpus)
+        for name, gpus in (("all", len(device.uuids)), ("one", 1))
+    ]
     measured = {"cores": cores, "cores_of_machine": os.cpu_count(), "runs": runs}
     several, single = runs
     answer.write(
         "several_gpus",
         "Do several GPUs help?",
         f"{single['wall_s'] / several['wall_s']:.1f} times as fast with several",
-        f"the default campaign takes {several['wall_s']:.0f} s on {several['gpus']} GPUs and {single['wall_s']:.0f} s "
+        f"the default campaign takes {several['wall_s']:.0f} s on {several['gpus']} GPUs and "
+        f"{single['wall_s']:.0f} s "
         f"on one, with {cores} cores each",
         device,
         measured,
@@ -222,7 +285,9 @@ def main() -> None:
     """Measure, print and write."""
     parser = command_line(__doc__)
     parser.add_argument("--clone", action="store_true", help="also time a fresh clone")
-    parser.add_argument("--gpus", type=Path, metavar="FOLDER", help="compare all GPUs of this machine with one")
+    parser.add_argument(
+        "--gpus", type=Path, metavar="FOLDER", help="compare all GPUs of this machine with one"
+    )
     parser.add_argument("--cores", type=int, default=8, help="for --gpus")
     given = parser.parse_args()
     if given.gpus:

@@ -14,30 +14,49 @@ from ladder.core.files import ROOT
 def interpreter(folder: Path, *first: Path | str) -> str:
     """Python of an environment made in `folder`; returns its path.
 
-    There paths come before all that is installed in this process's, and `import` statements are run at each start.
+    There paths come before all that is installed in this process's, and `import` statements are run
+    at each start.
     """
     venv.create(folder, symlinks=True)
-    installed = "".join(f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages())
+    installed = "".join(
+        f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()
+    )
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
     (packages / "first.pth").write_text("".join(f"{line}\n" for line in first) + installed)
     return str(folder / "bin" / "python")
 
 
 class Checkout:
-    """A copy of the project with an environment of its own, whose `python` imports the copy's package."""
+    """A copy of the project with an environment of its own, whose `python` imports the copy's
+    package.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "Snakefile", folder)
         for name in ("workflow", "kernels", "config", "envs", "profiles"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
         self.python = interpreter(folder / ".venv", folder / "workflow")
 
-    def snakemake(self, *arguments: str, cores: int = 1, timeout: float = 3600) -> subprocess.CompletedProcess[str]:
+    def snakemake(
+        self, *arguments: str, cores: int = 1, timeout: float = 3600
+    ) -> subprocess.CompletedProcess[str]:
         """Run Snakemake; output and errors both in `stdout`, which names every job."""
         return subprocess.run(
-            [self.python, "-m", "snakemake", "--quiet", "host", "reason", "--cores", str(cores), *arguments],
+            [
+                self.python,
+                "-m",
+                "snakemake",
+                "--quiet",
+                "host",
+                "reason",
+                "--cores",
+                str(cores),
+                *arguments,
+            ],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -24,7 +24,9 @@ MESSAGE = 500
 
 
 def read(report: Path) -> dict[str, Any]:
-    """Of a JUnit report of pytest: tests' outcomes, the messages of failed ones, the sanitizer's counts by tool, and the seconds of all."""
+    """Of a JUnit report of pytest: tests' outcomes, the messages of failed ones, the sanitizer's
+    counts by tool, and the seconds of all.
+    """
     tests, messages, sanitizer, seconds = {}, {}, {}, 0.0
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         outcome = {"failure": "failed", "error": "failed", "skipped": "skipped"}
@@ -33,18 +35,29 @@ def read(report: Path) -> dict[str, Any]:
         tests[name] = outcome[ends[0].tag] if ends else "passed"
         if tests[name] == "failed":
             # the file is published: where the project lies says nothing to others
-            messages[name] = (ends[0].get("message") or ends[0].text or "").replace(str(ROOT), ".")[:MESSAGE]
+            messages[name] = (ends[0].get("message") or ends[0].text or "").replace(str(ROOT), ".")[
+                :MESSAGE
+            ]
         properties = {each.get("name"): each.get("value") for each in case.iter("property")}
         if "tool" in properties:
-            sanitizer[properties["tool"]] = {key: int(properties[key] or 0) for key in ("errors", "launches")}
+            sanitizer[properties["tool"]] = {
+                key: int(properties[key] or 0) for key in ("errors", "launches")
+            }
         seconds += float(case.get("time") or 0)
-    return {"tests": tests, "messages": messages, "sanitizer": sanitizer, "seconds": round(seconds, 1)}
+    return {
+        "tests": tests,
+        "messages": messages,
+        "sanitizer": sanitizer,
+        "seconds": round(seconds, 1),
+    }
 
 
 def short(measured: Mapping[str, Any]) -> str:
     """Return whether all tests passed and the sanitizer found nothing."""
     outcomes = list(measured["tests"].values())
-    wrong = outcomes.count("failed") + sum(counts["errors"] for counts in measured["sanitizer"].values())
+    wrong = outcomes.count("failed") + sum(
+        counts["errors"] for counts in measured["sanitizer"].values()
+    )
     if wrong:
         return f"No: {wrong} failed tests or sanitizer errors"
     return f"Yes: {outcomes.count('passed')} tests passed, and compute-sanitizer found no error"
@@ -54,12 +67,19 @@ def long(measured: Mapping[str, Any]) -> str:
     """Return how many tests passed, failed and were skipped, and the sanitizer's counts."""
     outcomes = list(measured["tests"].values())
     clean = "; ".join(
-        f"{tool}: {counts['errors']} errors in {counts['launches']} launches" for tool, counts in measured["sanitizer"].items()
+        f"{tool}: {counts['errors']} errors in {counts['launches']} launches"
+        for tool, counts in measured["sanitizer"].items()
     )
-    failed = ", ".join(f"`{name.split('.')[-1]}`" for name, outcome in measured["tests"].items() if outcome == "failed")
+    failed = ", ".join(
+        f"`{name.split('.')[-1]}`"
+        for name, outcome in measured["tests"].items()
+        if outcome == "failed"
+    )
     return (
-        f"{outcomes.count('passed')} GPU tests passed, {outcomes.count('failed')} failed{failed and f' ({failed})'}, "
-        f"{outcomes.count('skipped')} skipped; compute-sanitizer on every rung: {clean or 'not run'}"
+        f"{outcomes.count('passed')} GPU tests passed, {outcomes.count('failed')} "
+        f"failed{failed and f' ({failed})'}, "
+        f"{outcomes.count('skipped')} skipped; compute-sanitizer on every rung: "
+        f"{clean or 'not run'}"
     )
 
 
@@ -69,12 +89,33 @@ def main() -> None:
     gpu = first_gpu()
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", f"--junit-xml={report}", "tests/gpu", "tests/frauds"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-m",
+            "gpu",
+            "-q",
+            f"--junit-xml={report}",
+            "tests/gpu",
+            "tests/frauds",
+        ]
         subprocess.run([*command, *options], cwd=ROOT, check=False)
         measured = read(report)
-    rungs = [kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda" and not kernel.rival]
+    rungs = [
+        kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda" and not kernel.rival
+    ]
     question = "Are the kernels correct, and free of stray accesses and races?"
-    answer.write("checks", question, short(measured), long(measured), gpu, measured, rungs, uuids=[gpu.uuids[0]])
+    answer.write(
+        "checks",
+        question,
+        short(measured),
+        long(measured),
+        gpu,
+        measured,
+        rungs,
+        uuids=[gpu.uuids[0]],
+    )
     sys.exit("failed" in measured["tests"].values() or "passed" not in measured["tests"].values())
 
 

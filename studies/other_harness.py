@@ -20,9 +20,13 @@ from cupyx.profiler import benchmark
 from triton.testing import do_bench
 
 GRAPH_US = 20000.0
-"""Launches of a graph take together about this long: beside it, what the host needs to launch the graph is nothing."""
+"""Launches of a graph take together about this long: beside it, what the host needs to launch the
+graph is nothing.
+"""
 WORKSPACE_BYTES = 32 << 20
-"""What NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace); ours gives it as much."""
+"""What NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace); ours gives it as
+much.
+"""
 
 
 def cublas_loaded() -> list[str]:
@@ -46,11 +50,21 @@ class Cublas:
             sys.exit(f"{function}: status {status}")
 
     def gemm(self, n: int, a: int, b: int, c: int) -> None:
-        """C <- A B on n x n row-major matrices in float32, by the call that ours makes (cublasGemmEx, cuBLAS's own choice of algorithm)."""
+        """C <- A B on n x n row-major matrices in float32, by the call that ours makes
+        (cublasGemmEx, cuBLAS's own choice of algorithm).
+        """
         pointer = ctypes.c_void_p
-        self.ask("cublasSetStream_v2", self.handle, pointer(torch.cuda.current_stream().cuda_stream))
-        self.ask("cublasSetWorkspace_v2", self.handle, pointer(self.workspace.data_ptr()), ctypes.c_size_t(WORKSPACE_BYTES))
-        # CUBLAS_OP_N is 0, CUDA_R_32F 0, CUBLAS_COMPUTE_32F 68, CUBLAS_GEMM_DEFAULT -1; column by column C^T = B^T A^T
+        self.ask(
+            "cublasSetStream_v2", self.handle, pointer(torch.cuda.current_stream().cuda_stream)
+        )
+        self.ask(
+            "cublasSetWorkspace_v2",
+            self.handle,
+            pointer(self.workspace.data_ptr()),
+            ctypes.c_size_t(WORKSPACE_BYTES),
+        )
+        # CUBLAS_OP_N is 0, CUDA_R_32F 0, CUBLAS_COMPUTE_32F 68, CUBLAS_GEMM_DEFAULT -1; column by
+        # column C^T = B^T A^T
         alpha, beta = (ctypes.byref(factor) for factor in self.factors)
         operands = alpha, pointer(b), 0, n, pointer(a), 0, n, beta, pointer(c), 0, n
         self.ask("cublasGemmEx", self.handle, 0, 0, n, n, n, *operands, 68, -1)
@@ -79,7 +93,9 @@ def operands(n: int, count: int) -> list[tuple[Any, Any, Any]]:
 
 
 def graph_us(calls: Sequence[Callable[[], None]], launches: int) -> float:
-    """The median time of a launch in microseconds: `launches` in a graph, which take the calls in turn, on the stream of the moment."""
+    """The median time of a launch in microseconds: `launches` in a graph, which take the calls in
+    turn, on the stream of the moment.
+    """
     stream = torch.cuda.current_stream()
     for call in calls:
         call()
@@ -107,7 +123,19 @@ def medians(row: dict[str, Any], blas: Cublas) -> dict[str, float]:
     def call_on(a: Any, b: Any, c: Any) -> Callable[[], None]:
         pointers = [np.uint64(matrix.data_ptr()) for matrix in (a, b, c)]
         size, alpha, beta = np.int32(n), np.float32(1), np.float32(0)
-        arguments = (size, size, size, alpha, pointers[0], size, pointers[1], size, beta, pointers[2], size)
+        arguments = (
+            size,
+            size,
+            size,
+            alpha,
+            pointers[0],
+            size,
+            pointers[1],
+            size,
+            beta,
+            pointers[2],
+            size,
+        )
 
         def call() -> None:
             if function is None and how["call"] == "torch.mm":
@@ -116,7 +144,9 @@ def medians(row: dict[str, Any], blas: Cublas) -> dict[str, float]:
                 blas.gemm(n, *(matrix.data_ptr() for matrix in (a, b, c)))
             else:
                 with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-                    function(tuple(how["grid"]), tuple(how["block"]), arguments, shared_mem=how["shared"])
+                    function(
+                        tuple(how["grid"]), tuple(how["block"]), arguments, shared_mem=how["shared"]
+                    )
 
         return call
 
@@ -143,7 +173,9 @@ def medians(row: dict[str, Any], blas: Cublas) -> dict[str, float]:
 
 @contextlib.contextmanager
 def only_stream() -> Iterator[None]:
-    """Have everything queued on a new stream: a process that uses two pays more between kernels, and ours uses one."""
+    """Have everything queued on a new stream: a process that uses two pays more between kernels,
+    and ours uses one.
+    """
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream), cupy.cuda.ExternalStream(stream.cuda_stream):
         yield
@@ -158,10 +190,24 @@ def main(path: Path) -> None:
     with only_stream():  # the second of this process
         for row in (row for row in given if row["size"] == min(row["size"] for row in given)):
             times = medians(row, blas)
-            second.append({"size": row["size"], "name": row["name"], "warm": times["warm"], "cold": times["cold"]})
-    software = {"cupy": cupy.__version__, "torch": torch.__version__, "triton": triton.__version__,
-                "torch's cuda": torch.version.cuda, "their cublas": ", ".join(cublas_versions())}  # fmt: skip
-    path.with_name("theirs.json").write_text(json.dumps({"software": software, "rows": rows, "second_stream": second}))
+            second.append(
+                {
+                    "size": row["size"],
+                    "name": row["name"],
+                    "warm": times["warm"],
+                    "cold": times["cold"],
+                }
+            )
+    software = {
+        "cupy": cupy.__version__,
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "torch's cuda": torch.version.cuda,
+        "their cublas": ", ".join(cublas_versions()),
+    }
+    path.with_name("theirs.json").write_text(
+        json.dumps({"software": software, "rows": rows, "second_stream": second})
+    )
 
 
 if __name__ == "__main__":

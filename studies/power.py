@@ -39,18 +39,32 @@ from ladder.storage.dataset_layout import PUBLISHED
 KERNELS = ("13_snake_order", "14_cluster_split_k", "15_last_wave", "16_thin_edge")
 """Those of `two_percent`."""
 PERCENT = 2
-WHOLE = ("--config", "campaign=reproduce", "devices=[cuda]", f"kernels=[{','.join(f'cuda/{name}' for name in KERNELS)}]")
+WHOLE = (
+    "--config",
+    "campaign=reproduce",
+    "devices=[cuda]",
+    f"kernels=[{','.join(f'cuda/{name}' for name in KERNELS)}]",
+)
 LARGE = 2 * 1024**3
 """Operations from which on a slower kernel must be found."""
 COLUMNS = ["kernel", "problem", "state", "ratio", "low", "high", "limit", "verdict"]
 
 
 def slow_down(source: str, percent: int) -> str:
-    """The kernel file with a function `gemm` of which every thread waits for so many per cent of its own clocks before it ends."""
+    """The kernel file with a function `gemm` of which every thread waits for so many per cent of
+    its own clocks before it ends.
+    """
     begun = "  const long long begun = clock64();\n"
-    wait = f"\n  const long long spent = clock64() - begun;\n  while (100 * (clock64() - begun - spent) < {percent} * spent);"
+    wait = (
+        "\n  const long long spent = clock64() - begun;\n  while (100 * (clock64() - begun - "
+        f"spent) < {percent} * spent);"
+    )
     made, count = re.subn(
-        r"( gemm\([^)]*\) \{\n)(.*?)(\n\}\n)", rf"\g<1>{begun}\g<2>{wait}\g<3>", source, count=1, flags=re.DOTALL
+        r"( gemm\([^)]*\) \{\n)(.*?)(\n\}\n)",
+        rf"\g<1>{begun}\g<2>{wait}\g<3>",
+        source,
+        count=1,
+        flags=re.DOTALL,
     )
     assert count == 1
     return made
@@ -87,7 +101,9 @@ def called(rows: pd.DataFrame) -> float:
 
 
 def shares(rows: pd.DataFrame) -> dict[str, Any]:
-    """How many rows are of slowed rungs, and what share is called slower; how many are of cuBLAS, and what share is called anything."""
+    """How many rows are of slowed rungs, and what share is called slower; how many are of cuBLAS,
+    and what share is called anything.
+    """
     slow, alike = large(rows[rows["kernel"].isin(KERNELS)]), rows[~rows["kernel"].isin(KERNELS)]
     return {
         "slowed": len(slow),
@@ -107,15 +123,24 @@ def two_percent() -> None:
             copied.ok(*WHOLE, cores=8)
             (datasets[name],) = (copied.folder / "results").glob("reproduce*/nvidia-*")
         rows = compared(*datasets.values())
-        timed = {f"{name}: {what}": sha256 for name, path in datasets.items() for what, sha256 in binaries(path.parent).items()}
-    listed = [row | {"limit": None if pd.isna(row["limit"]) else row["limit"]} for row in rows[COLUMNS].to_dict("records")]
+        timed = {
+            f"{name}: {what}": sha256
+            for name, path in datasets.items()
+            for what, sha256 in binaries(path.parent).items()
+        }
+    listed = [
+        row | {"limit": None if pd.isna(row["limit"]) else row["limit"]}
+        for row in rows[COLUMNS].to_dict("records")
+    ]
     measured = {"percent": PERCENT, **shares(rows), "rows": listed}
     answer.write(
         "two_percent",
         "Does `ladder compare` find kernels that became 2 % slower?",
         f"{measured['found']:.1%} of {measured['slowed']} are called slower",
-        f"of {measured['slowed']} times of rungs slowed by {PERCENT} % at 1024 and up, {measured['found']:.1%} are called "
-        f"slower; of {measured['alike']} times of unchanged cuBLAS, {measured['called']:.1%} are called faster or slower",
+        f"of {measured['slowed']} times of rungs slowed by {PERCENT} % at 1024 and up, "
+        f"{measured['found']:.1%} are called "
+        f"slower; of {measured['alike']} times of unchanged cuBLAS, {measured['called']:.1%} are "
+        "called faster or slower",
         gpu,
         measured,
         [kernel for kernel in discover(ROOT).values() if kernel.name in KERNELS],
@@ -130,7 +155,8 @@ def longer(dataset: Dataset, factor: float = 1 + PERCENT / 100) -> Dataset:
     finalists.groups = {
         key: {
             name: {
-                process: {**record, "samples_us": [us * factor for us in record["samples_us"]]} for process, record in of.items()
+                process: {**record, "samples_us": [us * factor for us in record["samples_us"]]}
+                for process, record in of.items()
             }
             for name, of in group.items()
         }
@@ -143,7 +169,11 @@ def longer(dataset: Dataset, factor: float = 1 + PERCENT / 100) -> Dataset:
 def measure_published(published: Path, machines: Mapping[str, Sequence[Dataset]]) -> dict[str, Any]:
     """The shares, over every two datasets of a machine of a model, by the machines' UUIDs."""
     alike, held_out, slow = [], [], []
-    runs = [Run("", "", uuid, {}, ratios(side.finalists), pd.DataFrame()) for uuid, sides in machines.items() for side in sides]
+    runs = [
+        Run("", "", uuid, {}, ratios(side.finalists), pd.DataFrame())
+        for uuid, sides in machines.items()
+        for side in sides
+    ]
     for uuid, sides in machines.items():
         of_others = of_table(table_of([run for run in runs if run.machine != uuid]), True, "time_")
         for first, second in combinations(sides, 2):
@@ -158,7 +188,13 @@ def measure_published(published: Path, machines: Mapping[str, Sequence[Dataset]]
     return {
         "device": next(iter(machines.values()))[0].environment["device"],
         "machines": [
-            [{"dataset": os.path.relpath(side.folder, published), **made_from(side.folder, side.environment)} for side in sides]
+            [
+                {
+                    "dataset": os.path.relpath(side.folder, published),
+                    **made_from(side.folder, side.environment),
+                }
+                for side in sides
+            ]
             for sides in machines.values()
             if len(sides) > 1
         ],
@@ -175,7 +211,8 @@ def worded(measured: Mapping[str, Any]) -> dict[str, Any]:
     """What was measured, behind the question and its answers."""
     held_out = measured["held_out"]
     others = (
-        f"; with limits estimated from other machines only, {held_out['called']:.1%} of {held_out['alike']}"
+        f"; with limits estimated from other machines only, {held_out['called']:.1%} of "
+        f"{held_out['alike']}"
         if held_out["alike"]
         else ""
     )
@@ -183,8 +220,10 @@ def worded(measured: Mapping[str, Any]) -> dict[str, Any]:
         "question": "Does `ladder compare` report only real changes?",
         "short": f"{measured['called']:.1%} of comparisons of the same code are called different",
         "long": (
-            f"on one machine, {measured['called']:.1%} of {measured['alike']} comparisons of the same code are called "
-            f"faster or slower, {measured['sure']:.1%} significantly, with limits estimated from these runs{others}; "
+            f"on one machine, {measured['called']:.1%} of {measured['alike']} comparisons of the "
+            "same code are called "
+            f"faster or slower, {measured['sure']:.1%} significantly, with limits estimated from "
+            f"these runs{others}; "
             f"of {measured['slowed']} recorded times at 1024 and up, lengthened by {PERCENT} %, "
             f"{measured['found']:.1%} are found"
         ),

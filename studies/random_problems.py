@@ -40,64 +40,107 @@ Verify = Callable[[Problem], Verdict]
 
 
 def drawn(dice: Random, element_type: str) -> Problem:
-    """Return a random problem: a third of the sizes are small or beside a tile's. Half of the problems have rows at multiples of 16 bytes."""
+    """Return a random problem: a third of the sizes are small or beside a tile's. Half of the
+    problems have rows at multiples of 16 bytes.
+    """
     aligned = dice.random() < 0.5
 
     def size(aligned: bool) -> int:
         least = dice.choice((1, 2, 3, 7, 15, 17, 31, 33, 63, 65, 127, 129))
-        eights = 8 * (math.ceil(least / 8) if dice.random() < 1 / 3 else round(2 ** dice.uniform(0, 8)))
+        eights = 8 * (
+            math.ceil(least / 8) if dice.random() < 1 / 3 else round(2 ** dice.uniform(0, 8))
+        )
         return eights if aligned else dice.choice((least, round(2 ** dice.uniform(0, 11)), eights))
 
     any_three = ",".join(str(dice.randrange(20)) for _ in range(3))
     return Problem(
-        size(False), size(aligned), size(aligned), element_type, alpha=dice.choice((1.0, 1.0, -0.75, 0.0)),
-        beta=dice.choice((0.0, 0.0, 0.5, 1.0)), padding=dice.choice((0, 8, "16,0,8") if aligned else (0, 8, 1, any_three)),
-        offset=0 if aligned else dice.choice((0, 0, 1, 4)), distribution=dice.choice(("uniform", "mixed")), seed=dice.randrange(1000),
-    )  # fmt: skip
+        size(False),
+        size(aligned),
+        size(aligned),
+        element_type,
+        alpha=dice.choice((1.0, 1.0, -0.75, 0.0)),
+        beta=dice.choice((0.0, 0.0, 0.5, 1.0)),
+        padding=dice.choice((0, 8, "16,0,8") if aligned else (0, 8, 1, any_three)),
+        offset=0 if aligned else dice.choice((0, 0, 1, 4)),
+        distribution=dice.choice(("uniform", "mixed")),
+        seed=dice.randrange(1000),
+    )
 
 
 def search(
-    ways: Sequence[tuple[Kernel, Configuration, Verify]], use: Callable[[Problem], Mapping[str, Any]], seconds: float, seed: int,
+    ways: Sequence[tuple[Kernel, Configuration, Verify]],
+    use: Callable[[Problem], Mapping[str, Any]],
+    seconds: float,
+    seed: int,
     now: Callable[[], float] = time.monotonic,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Draw problems until the time is over, at least one. Yield what was measured so far, every minute and at the end.
+) -> Iterator[dict[str, Any]]:
+    """Draw problems until the time is over, at least one. Yield what was measured so far, every
+    minute and at the end.
 
     `use` gives a problem to the device, and returns the names that it and the device have.
     """
-    dice, start, launches = Random(seed), now(), dict.fromkeys((kernel.name for kernel, _, _ in ways), 0)
+    dice, start, launches = (
+        Random(seed),
+        now(),
+        dict.fromkeys((kernel.name for kernel, _, _ in ways), 0),
+    )
     problems, yielded, passed = 0, 0.0, 0.0
     incorrect: list[dict[str, str]] = []
     while passed < seconds or not problems:
         problem = drawn(dice, dice.choice(OF_CUDA))
         names = use(problem)
-        able = [it for it in ways if it[1].element_type == problem.element_type and not it[0].unmet_need(it[1], names)]
+        able = [
+            it
+            for it in ways
+            if it[1].element_type == problem.element_type and not it[0].unmet_need(it[1], names)
+        ]
         for kernel, configuration, verify in dice.sample(able, min(AT_ONCE, len(able))):
             verdict = verify(problem)
             launches[kernel.name] += 1
             if verdict.status != "correct":
                 incorrect.append(
-                    {"by": f"{kernel.name} {configuration.label}", "on": describe(problem), "reason": verdict.reason}
+                    {
+                        "by": f"{kernel.name} {configuration.label}",
+                        "on": describe(problem),
+                        "reason": verdict.reason,
+                    }
                 )
         problems += 1
         passed = now() - start
         if passed - yielded >= SAVE_SECONDS or passed >= seconds:
             yielded = passed
             yield {
-                "problems": problems, "launches": dict(launches), "seconds": passed, "seed": seed, "incorrect": len(incorrect),
+                "problems": problems,
+                "launches": dict(launches),
+                "seconds": passed,
+                "seed": seed,
+                "incorrect": len(incorrect),
                 "examples": incorrect[:10],
-            }  # fmt: skip
+            }
 
 
 def compiled(
     kernels: Sequence[Kernel], arch: str, folder: Path, most: int, dice: Random
 ) -> list[tuple[Kernel, Configuration, bytes, str]]:
-    """Return at most so many configurations of each kernel and 16-bit type, each with its binary and the SHA-256 of that."""
+    """Return at most so many configurations of each kernel and 16-bit type, each with its binary
+    and the SHA-256 of that.
+    """
     built = []
-    for kernel, element_type in ((kernel, it) for kernel in kernels for it in OF_CUDA if it in kernel.element_types):
-        legal = [configuration for configuration, objection in kernel.expand({}, [element_type]) if not objection]
-        chosen = [(configuration, "") for configuration in dice.sample(legal, min(most, len(legal)))]
+    for kernel, element_type in (
+        (kernel, it) for kernel in kernels for it in OF_CUDA if it in kernel.element_types
+    ):
+        legal = [
+            configuration
+            for configuration, objection in kernel.expand({}, [element_type])
+            if not objection
+        ]
+        chosen = [
+            (configuration, "") for configuration in dice.sample(legal, min(most, len(legal)))
+        ]
         place = folder / f"{kernel.name}.{element_type}"
-        for (configuration, _), row in zip(chosen, compile_kernel(kernel, chosen, arch, place, os.cpu_count() or 1), strict=True):
+        for (configuration, _), row in zip(
+            chosen, compile_kernel(kernel, chosen, arch, place, os.cpu_count() or 1), strict=True
+        ):
             if row.status == "compiled":
                 built.append((kernel, configuration, (place / row.binary).read_bytes(), row.sha256))
     return built
@@ -111,11 +154,15 @@ def short(measured: Mapping[str, Any]) -> str:
 
 
 def long(measured: Mapping[str, Any]) -> str:
-    """Return how many problems and launches there were, the fewest launches of a kernel, and how many were incorrect."""
+    """Return how many problems and launches there were, the fewest launches of a kernel, and how
+    many were incorrect.
+    """
     launches = measured["launches"].values()
     return (
-        f"{measured['problems']:,} problems, {sum(launches):,} launches of {len(launches)} kernels (at least "
-        f"{min(launches):,} of each) in {measured['seconds']:.0f} s: {measured['incorrect']} incorrect"
+        f"{measured['problems']:,} problems, {sum(launches):,} launches of {len(launches)} kernels "
+        "(at least "
+        f"{min(launches):,} of each) in {measured['seconds']:.0f} s: {measured['incorrect']} "
+        "incorrect"
     )
 
 
@@ -128,13 +175,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     gpu = first_gpu()
-    kernels = [it for it in discover(ROOT).values() if fnmatch(it.id, given.kernels) and it.kind == "cuda" and not it.rival]
+    kernels = [
+        it
+        for it in discover(ROOT).values()
+        if fnmatch(it.id, given.kernels) and it.kind == "cuda" and not it.rival
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.bin"
         support.write_bytes(compile_support("cuda", gpu.arch))
         built = compiled(kernels, gpu.arch, Path(scratch), given.configurations, Random(given.seed))
         if not built:
-            sys.exit(f"--kernels: got {given.kernels}; expected kernels of 16-bit types that compile for {gpu.arch}")
+            sys.exit(
+                f"--kernels: got {given.kernels}; expected kernels of 16-bit types that compile "
+                f"for {gpu.arch}"
+            )
         device = open_device("cuda", gpu.uuids[0], support)
 
         held: list[Any] = []
@@ -145,7 +199,9 @@ def main() -> None:
             held.append(device.operands(problem))
             return {**problem.names(), **device.names}
 
-        def verified(kernel: Kernel, configuration: Configuration, binary: bytes, problem: Problem) -> Verdict:
+        def verified(
+            kernel: Kernel, configuration: Configuration, binary: bytes, problem: Problem
+        ) -> Verdict:
             return judge(device.check(device.kernel(kernel, configuration, binary)), problem, False)
 
         ways = [

@@ -45,8 +45,12 @@ def _gpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def gpus(_gpus_folder: Path, monkeypatch: pytest.MonkeyPatch, virtual_clock: VirtualClock) -> Iterator[Path]:
-    """Simulated GPUs in this process, in place of the worker's, on a virtual clock; the file that says what they are like."""
+def gpus(
+    _gpus_folder: Path, monkeypatch: pytest.MonkeyPatch, virtual_clock: VirtualClock
+) -> Iterator[Path]:
+    """Simulated GPUs in this process, in place of the worker's, on a virtual clock; the file that
+    says what they are like.
+    """
     path = use_simulated_gpus(monkeypatch, _gpus_folder)
     monkeypatch.setattr(session, "Child", InProcess)
     monkeypatch.setattr(Faults, "in_process", True)
@@ -56,11 +60,29 @@ def gpus(_gpus_folder: Path, monkeypatch: pytest.MonkeyPatch, virtual_clock: Vir
 
 
 LONG = (
-    "test_documented", "test_smoke", "test_pipeline", "test_robust", "test_result", "test_stale", "test_figure_layout", "test_figure_rates",
-    "test_figure_models", "test_gpus", "test_compilers", "test_trial", "test_trial_processes", "test_verify", "test_frauds",
-    "test_faults", "test_confirm", "test_studies", "test_command",
-)  # fmt: skip
-"""The files that take longest, which come first: the processes that share the tests then end together."""
+    "test_documented",
+    "test_smoke",
+    "test_pipeline",
+    "test_robust",
+    "test_result",
+    "test_stale",
+    "test_figure_layout",
+    "test_figure_rates",
+    "test_figure_models",
+    "test_gpus",
+    "test_compilers",
+    "test_trial",
+    "test_trial_processes",
+    "test_verify",
+    "test_frauds",
+    "test_faults",
+    "test_confirm",
+    "test_studies",
+    "test_command",
+)
+"""The files that take longest, which come first: the processes that share the tests then end
+together.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,6 @@
-"""The page to look around in, in headless Chromium: it asks for nothing, says no error, and draws what is chosen."""
+"""The page to look around in, in headless Chromium: it asks for nothing, says no error, and draws
+what is chosen.
+"""
 
 import json
 import os
@@ -20,14 +22,23 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-KERNELS = ("01_naive_uncoalesced", "03_shared_tile", "05_register_tile", "10_block_tile_128", "cublas", "cublas_tf32")
+KERNELS = (
+    "01_naive_uncoalesced",
+    "03_shared_tile",
+    "05_register_tile",
+    "10_block_tile_128",
+    "cublas",
+    "cublas_tf32",
+)
 PROBLEMS = [(256, 256, 256), (1024, 1024, 1024), (4096, 4096, 4096), (64, 4096, 4096)]
 NUMBERS = r"[\d.]+ \[[\d.]+, [\d.]+\]"
 """A value and its interval."""
 ONCE = "03_shared_tile"
 WIDE, PHONE = (1280, 900), (390, 844)
 HANGS_S = 600
-"""Seconds after which the page hangs: a safety limit and no expectation, however busy the machine is."""
+"""Seconds after which the page hangs: a safety limit and no expectation, however busy the machine
+is.
+"""
 DRAWN = """
 const [before, done] = arguments, drawn = () => Number(document.body.dataset.drawn || 0) > before;
 if (drawn()) done();
@@ -35,9 +46,17 @@ else new MutationObserver((_, it) => { if (drawn()) { it.disconnect(); done(); }
 """
 """Waits in the page until it has drawn again."""
 CLAIM = {
-    "id": "made-up", "says": "Rung 10 is slower than cuBLAS.", "where": "any GPU; measured on nvidia-a", "state": "not reproduced",
-    "value": 1.02, "low": 1.01, "high": 1.03, "published": 0.97, "limit": 1.01, "dataset": "nvidia-a",
-}  # fmt: skip
+    "id": "made-up",
+    "says": "Rung 10 is slower than cuBLAS.",
+    "where": "any GPU; measured on nvidia-a",
+    "state": "not reproduced",
+    "value": 1.02,
+    "low": 1.01,
+    "high": 1.03,
+    "published": 0.97,
+    "limit": 1.01,
+    "dataset": "nvidia-a",
+}
 GAINS = [
     CLAIM | {"id": f"gains:{rung}", "says": f"A rung gains: {rung} over 01 at 256.", "state": state}
     for rung, state in (("02", "reproduced"), ("03", "not distinguishable"), ("04", "reproduced"))
@@ -50,18 +69,31 @@ def datasets(tmp_path_factory):
     by_name, folder = {}, tmp_path_factory.mktemp("datasets")
     for seed, name in enumerate(("nvidia-a", "nvidia-b", "cpu-c")):
         speed = 0.001 if name == "cpu-c" else 1 + 0.2 * seed
-        synthetic.write(folder / name, seed, device=name, problems=PROBLEMS, kernels=KERNELS, processes=3, speed=speed)
+        synthetic.write(
+            folder / name,
+            seed,
+            device=name,
+            problems=PROBLEMS,
+            kernels=KERNELS,
+            processes=3,
+            speed=speed,
+        )
         dataset = Dataset.open(folder / name, discover(ROOT).values())
         made, environment = dataset.tables(), dataset.environment
         if name == "cpu-c":
             environment |= {"kind": "cpu", "peaks": {"fp32_tflops": made["best"]["tflops"].max()}}
         if name == "nvidia-b":  # as where the energy was counted once
-            counted = made["best"].index[made["best"]["energy_j"].notna() & (made["best"]["kernel"] == ONCE)]
+            counted = made["best"].index[
+                made["best"]["energy_j"].notna() & (made["best"]["kernel"] == ONCE)
+            ]
             made["best"].loc[counted, ["energy_low_j", "energy_high_j"]] = made["best"]["energy_j"]
             made["best"].loc[counted, "energy_processes"] = 1
         for table in INDEXED:
             csv_files.write_csv(made[table], folder / name / f"{table}.csv")
-        by_name[name] = {table: csv_files.read_csv(folder / name / f"{table}.csv") for table in INDEXED}, environment
+        by_name[name] = (
+            {table: csv_files.read_csv(folder / name / f"{table}.csv") for table in INDEXED},
+            environment,
+        )
     return by_name
 
 
@@ -74,7 +106,9 @@ def file(datasets, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium; where it is absent the tests are skipped, but in CI, which installs it, they fail."""
+    """Chromium; where it is absent the tests are skipped, but in CI, which installs it, they
+    fail.
+    """
     absent = [name for name in ("chromium", "chromedriver") if not shutil.which(name)]
     if absent:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(
@@ -96,8 +130,15 @@ class Page:
         self.browser, self.file = browser, file
 
     def open(self, choices="", size=WIDE, hidden="hidden="):
-        """Open it anew, by default with all kernels; returns what it asked for and what the console said."""
-        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
+        """Open it anew, by default with all kernels; returns what it asked for and what the console
+        said.
+        """
+        metrics = {
+            "width": size[0],
+            "height": size[1],
+            "deviceScaleFactor": 1,
+            "mobile": size == PHONE,
+        }
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         self.browser.get("about:blank")
         self.logs()
@@ -106,9 +147,17 @@ class Page:
         return self.logs()
 
     def logs(self):
-        asked = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
-        urls = [it["params"]["request"]["url"] for it in asked if it["method"] == "Network.requestWillBeSent"]
-        return [url.partition("#")[0] for url in urls if url != "about:blank"], self.browser.get_log("browser")
+        asked = [
+            json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")
+        ]
+        urls = [
+            it["params"]["request"]["url"]
+            for it in asked
+            if it["method"] == "Network.requestWillBeSent"
+        ]
+        return [
+            url.partition("#")[0] for url in urls if url != "about:blank"
+        ], self.browser.get_log("browser")
 
     def times(self):
         return int(self.browser.execute_script("return document.body.dataset.drawn || 0"))
@@ -135,7 +184,9 @@ class Page:
 
     def heights(self):
         """How high they stand, from the top of their chart."""
-        return self.browser.execute_script("return arguments[0].map(it => it.getAttribute('transform'))", self.points())
+        return self.browser.execute_script(
+            "return arguments[0].map(it => it.getAttribute('transform'))", self.points()
+        )
 
     def fact(self, name, side=1):
         """What is told of the chosen value."""
@@ -171,8 +222,12 @@ def test_every_choice_changes_what_is_drawn(page):
     page.open()
     assert len(page.points()) == len(KERNELS) * len(PROBLEMS)
     for name, value in (
-        ("quantity", "percent"), ("scale", "log"), ("state", "cold"), ("quantity", "time"), ("dataset", "nvidia-b"),
-    ):  # fmt: skip
+        ("quantity", "percent"),
+        ("scale", "log"),
+        ("state", "cold"),
+        ("quantity", "time"),
+        ("dataset", "nvidia-b"),
+    ):
         before = page.heights()
         page.choose(name, value)
         assert page.heights() != before, name
@@ -205,18 +260,30 @@ def test_kernels_can_be_left_out(page):
 def test_two_datasets_stand_side_by_side_on_one_scale(page, datasets):
     page.open("kernel=05_register_tile&problem=4096")
     page.choose("beside", "nvidia-b")
-    assert page.text("#rates h3").split("\n")[::2] == ["nvidia-a: TFLOP/s, squares, warm", "nvidia-b: TFLOP/s, squares, warm"]
+    assert page.text("#rates h3").split("\n")[::2] == [
+        "nvidia-a: TFLOP/s, squares, warm",
+        "nvidia-b: TFLOP/s, squares, warm",
+    ]
     left, right = (page.all(f"#rates > div:nth-child({i}) svg.marks")[0].rect for i in (1, 2))
     assert left["x"] + left["width"] <= right["x"]
-    axes = [[it.text for it in page.all(f"#rates > div:nth-child({i}) .role-axis-label text")] for i in (1, 2)]
+    axes = [
+        [it.text for it in page.all(f"#rates > div:nth-child({i}) .role-axis-label text")]
+        for i in (1, 2)
+    ]
     assert axes[0] == axes[1]
     values = [page.fact("TFLOP/s", i) for i in (1, 2)]
     assert values[0] != values[1]
     for name, value in zip(("nvidia-a", "nvidia-b"), values, strict=True):
         best = datasets[name][0]["best"].astype({"problem": str})
-        row = best[(best["kernel"] == "05_register_tile") & (best["problem"] == "4096") & (best["state"] == "warm")].iloc[0]
+        row = best[
+            (best["kernel"] == "05_register_tile")
+            & (best["problem"] == "4096")
+            & (best["state"] == "warm")
+        ].iloc[0]
         numbers = [float(it) for it in re.findall(r"[\d.]+", value)]
-        assert numbers == pytest.approx([row["tflops"], row["tflops_low"], row["tflops_high"]], rel=1e-4)
+        assert numbers == pytest.approx(
+            [row["tflops"], row["tflops_low"], row["tflops_high"]], rel=1e-4
+        )
 
 
 def test_datasets_of_one_kind_stand_beside_each_other(page):
@@ -245,13 +312,23 @@ def test_what_is_drawn_is_read_out(page):
 
 def test_pointing_at_a_value_tells_all_of_it(page):
     page.open()
-    point = page.all("#rates [aria-roledescription=point]")[2 * len(KERNELS) + 2]  # by size, then by kernel
+    # by size, then by kernel
+    point = page.all("#rates [aria-roledescription=point]")[2 * len(KERNELS) + 2]
     ActionChains(page.browser).move_to_element(point).perform()
     WebDriverWait(page.browser, HANGS_S).until(lambda _: page.text("#vg-tooltip-element.visible"))
-    tip = dict(line.split("\t") for line in page.browser.execute_script(
-        "return [...document.querySelectorAll('#vg-tooltip-element tr')].map(row => [...row.cells].map(it => it.textContent).join('\\t'))"
-    ))  # fmt: skip
-    assert (tip["kernel"], tip["problem"], tip["marks"], tip["registers"]) == ("05 register tile", "4096", "none", "64")
+    tip = dict(
+        line.split("\t")
+        for line in page.browser.execute_script(
+            "return [...document.querySelectorAll('#vg-tooltip-element tr')].map(row => "
+            "[...row.cells].map(it => it.textContent).join('\\t'))"
+        )
+    )
+    assert (tip["kernel"], tip["problem"], tip["marks"], tip["registers"]) == (
+        "05 register tile",
+        "4096",
+        "none",
+        "64",
+    )
     assert (tip["intervals"], tip["n"]) == ("between-process", "24 samples in 3 processes")
     shapes = {"configuration": r"BM=\d+ .*", "occupancy": r"\d+ %, limited by .+"}
     for name, shape in (shapes | dict.fromkeys(("TFLOP/s", "% of cuBLAS", "µs"), NUMBERS)).items():
@@ -262,9 +339,14 @@ def test_one_count_of_energy_has_no_range(page):
     page.open(f"dataset=nvidia-b&state=sustained&quantity=energy&problem=4096&kernel={ONCE}")
     assert page.text("#how").startswith("A dot is a value, its bar the range of its counts. ")
     assert re.fullmatch(r"[\d.]+", page.fact("J"))
-    labels = {it.get_attribute("aria-label").split(" at 4096, J: ")[0]: it.get_attribute("aria-label") for it in page.points()}
+    labels = {
+        it.get_attribute("aria-label").split(" at 4096, J: ")[0]: it.get_attribute("aria-label")
+        for it in page.points()
+    }
     assert re.fullmatch(r"03 shared tile at 4096, J: [\d.]+", labels["03 shared tile"])
-    assert re.fullmatch(rf"05 register tile at 4096, J: {NUMBERS}, range of 3 counts", labels["05 register tile"])
+    assert re.fullmatch(
+        rf"05 register tile at 4096, J: {NUMBERS}, range of 3 counts", labels["05 register tile"]
+    )
     page.all("details summary")[0].click()
     assert [it.text for it in page.all("#table th")][3:5] == ["value", "range"]
     ranges = {row.text.split(" 4096 ")[0]: row for row in page.all("#table tbody tr")}
@@ -308,7 +390,9 @@ def test_everything_can_be_done_by_keyboard(page):
 
 def test_on_a_phone_nothing_is_wider_than_the_page(page):
     page.open("beside=nvidia-b", PHONE)
-    wide = page.browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
+    wide = page.browser.execute_script(
+        "return [document.documentElement.scrollWidth, window.innerWidth]"
+    )
     assert wide == [PHONE[0], PHONE[0]]
     charts = [it.rect for it in page.all("svg.marks")]
     assert all(it["x"] >= 0 and it["x"] + it["width"] <= PHONE[0] for it in charts)
@@ -331,7 +415,10 @@ def test_claims_are_shown_with_their_state(page):
     summaries = page.all("#groups summary")  # what was not reproduced first
     assert [it.text.split("\n") for it in summaries] == [
         ["Rung 10 is slower than cuBLAS.", "✗ 1 not reproduced · any GPU; measured on nvidia-a"],
-        ["A rung gains.", "≈ 1 not distinguishable, ✓ 2 reproduced · any GPU; measured on nvidia-a"],
+        [
+            "A rung gains.",
+            "≈ 1 not distinguishable, ✓ 2 reproduced · any GPU; measured on nvidia-a",
+        ],
     ]
     assert not any(it.is_displayed() for it in page.all("#groups tbody tr"))
     for summary in summaries:

@@ -1,4 +1,6 @@
-"""The pipeline on a real Slurm: every job submitted, and what goes wrong on clusters made to go wrong."""
+"""The pipeline on a real Slurm: every job submitted, and what goes wrong on clusters made to go
+wrong.
+"""
 
 import itertools
 import json
@@ -22,7 +24,8 @@ from prompt import SEEN, states
 pytestmark = pytest.mark.slurm
 
 CPU = detect_cpu().slug
-# as small as a campaign can be that has a measure job for each GPU of a partition: each job is two starts of Snakemake
+# as small as a campaign can be that has a measure job for each GPU of a partition: each job is two
+# starts of Snakemake
 SMOKE = """
 campaign: smoke
 kernels: [cpu/02_reordered_ikj]
@@ -36,10 +39,25 @@ partitions:
   red: {{device: {CPU}, resources: {{slurm_partition: red, gres: "gpu:red:1"}}}}
   blue: {{device: {CPU}, resources: {{slurm_partition: all, constraint: blue, gpu: 1, gpu_model: blue}}}}
 """
-# the profile as it is, but for a machine of two cores and tests that do not wait for other people's file systems
-SUBMIT = ("--profile", "profiles/slurm", "--configfile", "config/test.yaml",
-          "--set-threads", "compile=1", "probe=1", "measure=1", "confirm=1", "count=1", "figures=1",
-          "--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "5")  # fmt: skip
+# the profile as it is, but for a machine of two cores and tests that do not wait for other people's
+# file systems
+SUBMIT = (
+    "--profile",
+    "profiles/slurm",
+    "--configfile",
+    "config/test.yaml",
+    "--set-threads",
+    "compile=1",
+    "probe=1",
+    "measure=1",
+    "confirm=1",
+    "count=1",
+    "figures=1",
+    "--slurm-init-seconds-before-status-checks",
+    "1",
+    "--latency-wait",
+    "5",
+)
 SAMPLES = "results/smoke/red/samples/02_reordered_ikj.float32.parquet"
 SIX = SMOKE.replace("[{square: 64}]", "[{M: [60, 61, 62], N: [60, 61], K: 64}]")
 STOP = """
@@ -61,7 +79,8 @@ def fsync(file):
 
 os.fsync = fsync
 """
-"""Imported at every start of Python in a project: the job that writes to a journal stops itself after as many measurements as the file
+"""Imported at every start of Python in a project: the job that writes to a journal stops itself
+after as many measurements as the file
 `<journal>.stop` says, unless it is the job that the file names."""
 
 
@@ -79,11 +98,14 @@ class Submitted:
 
 @pytest.fixture(scope="module")
 def hung(slurm: Slurm, make_project) -> tuple[Project, Run]:
-    """A campaign whose compiler hangs in the first job, which has a minute. Submitted and not waited for."""
+    """A campaign whose compiler hangs in the first job, which has a minute. Submitted and not
+    waited for.
+    """
     project = make_project()
     compiler = project.write(
         "slow_cc",
-        '#!/bin/sh\n[ "$1" = --version ] && exec gcc --version\nmkdir "$0.hung" 2>/dev/null && exec sleep 1000\nexec gcc "$@"\n',
+        '#!/bin/sh\n[ "$1" = --version ] && exec gcc --version\nmkdir "$0.hung" 2>/dev/null && '
+        'exec sleep 1000\nexec gcc "$@"\n',
     )
     compiler.chmod(0o755)
     resources = "{slurm_partition: all, runtime: 1}"
@@ -91,24 +113,35 @@ def hung(slurm: Slurm, make_project) -> tuple[Project, Run]:
         "campaign: hung\nkernels: [cpu/01*]\nproblems: {cpu: [[8, 8, 8]]}\n"
         f"partitions: {{here: {{device: {CPU}, resources: {resources}}}}}\n"
     )
-    return project, Run(project, *SUBMIT, f"results/hung/build/{CPU}/01_naive_ijk/resources.csv", CC=str(compiler))
+    return project, Run(
+        project, *SUBMIT, f"results/hung/build/{CPU}/01_naive_ijk/resources.csv", CC=str(compiler)
+    )
 
 
 @pytest.fixture(scope="module")
 def smoke(slurm: Slurm, hung: tuple[Project, Run], make_project) -> Submitted:
-    """The smoke campaign submitted to two partitions. One of its journals is damaged until the job that reads it has failed."""
+    """The smoke campaign submitted to two partitions. One of its journals is damaged until the job
+    that reads it has failed.
+    """
     project = make_project()
     project.campaign(SMOKE + PARTITIONS)
-    damaged = project.write("results/smoke/blue/journals/02_reordered_ikj.float32.journal", "no record\n")
+    damaged = project.write(
+        "results/smoke/blue/journals/02_reordered_ikj.float32.journal", "no record\n"
+    )
     run = Run(project, *SUBMIT)
-    wait(lambda: not run.running() or any(job.state == "FAILED" for job in slurm.jobs()), "the job to fail")
+    wait(
+        lambda: not run.running() or any(job.state == "FAILED" for job in slurm.jobs()),
+        "the job to fail",
+    )
     damaged.unlink()
     return Submitted(project, run.ok(), slurm.jobs())
 
 
 @pytest.fixture
 def own(smoke: Submitted, slurm: Slurm, tmp_path: Path) -> Iterator[Project]:
-    """The project with the measured campaign, as a test's own: whatever becomes of it, nothing goes on, and it is as it was."""
+    """The project with the measured campaign, as a test's own: whatever becomes of it, nothing goes
+    on, and it is as it was.
+    """
     folder, kept = smoke.project.folder, tmp_path / "kept"
     shutil.copytree(folder, kept, symlinks=True)
     try:
@@ -124,7 +157,9 @@ def test_the_whole_smoke_campaign_is_measured_in_two_partitions_and_compared(smo
         summary = smoke.project.table(f"smoke/{name}/summary.csv")
         assert len(summary) == 1 + 2  # the baselines are BLAS on one core and on all
         assert set(summary["status"]) == {"correct"}
-        assert (smoke.project.folder / f"results/smoke/{name}/figures/performance-warm.svg").exists()
+        assert (
+            smoke.project.folder / f"results/smoke/{name}/figures/performance-warm.svg"
+        ).exists()
     assert (smoke.project.folder / "results/smoke/compared-cpu.svg").stat().st_size > 5000
     assert set(smoke.project.table(f"smoke/build/{CPU}/*/resources.csv")["status"]) == {"compiled"}
     assert "localrule" not in smoke.output.replace("localrule all", "")  # every job was submitted
@@ -132,8 +167,14 @@ def test_the_whole_smoke_campaign_is_measured_in_two_partitions_and_compared(smo
 
 def test_only_what_runs_on_a_device_has_a_gpu(smoke):
     for rule, gpu in {
-        "compile": False, "support": False, "probe": True, "measure": True, "confirm": True, "tables": False, "compare": False,
-    }.items():  # fmt: skip
+        "compile": False,
+        "support": False,
+        "probe": True,
+        "measure": True,
+        "confirm": True,
+        "tables": False,
+        "compare": False,
+    }.items():
         slots = [slot for job in smoke.of(rule) for slot in job.slots]
         assert slots, rule
         assert [slot for slot in slots if (slot[1] != "none") != gpu] == [], rule
@@ -142,11 +183,18 @@ def test_only_what_runs_on_a_device_has_a_gpu(smoke):
 def test_no_two_jobs_have_the_same_gpu_at_a_time(smoke):
     jobs = [job for job in smoke.jobs if job.rule.startswith(("rule_measure", "rule_probe"))]
     assert len(jobs) == 2 * 3 + 1  # one has failed and was submitted again
-    together = [(a, b) for a, b in itertools.combinations(jobs, 2) if a.start < b.end and b.start < a.end]
+    together = [
+        (a, b) for a, b in itertools.combinations(jobs, 2) if a.start < b.end and b.start < a.end
+    ]
     # on each node two have waited for each other, whatever the machine's load
     assert {a.slots[0][0] for a, b in together if a.slots[0][0] == b.slots[0][0]} == {"n1", "n2"}
     assert [(a, b) for a, b in together if a.slots == b.slots] == []
-    assert {slot for job in jobs for slot in job.slots} == {("n1", "0"), ("n1", "1"), ("n2", "0"), ("n2", "1")}
+    assert {slot for job in jobs for slot in job.slots} == {
+        ("n1", "0"),
+        ("n1", "1"),
+        ("n2", "0"),
+        ("n2", "1"),
+    }
     assert {node for job in jobs if "_red" in job.rule for node, _ in job.slots} == {"n1"}
     assert {node for job in jobs if "_blue" in job.rule for node, _ in job.slots} == {"n2"}
 
@@ -158,7 +206,10 @@ def test_what_failed_is_submitted_again_and_asks_for_more(smoke):
 
 
 def test_every_job_keeps_its_log(smoke):
-    logs = {path.stem: path for path in (smoke.project.folder / ".snakemake" / "slurm_logs").rglob("*.log")}
+    logs = {
+        path.stem: path
+        for path in (smoke.project.folder / ".snakemake" / "slurm_logs").rglob("*.log")
+    }
     assert set(logs) == {job.id for job in smoke.jobs if "hung" not in job.rule}
     (failed,) = (job for job in smoke.jobs if job.state == "FAILED")
     assert "line 1: damaged" in logs[failed.id].read_text()
@@ -168,19 +219,30 @@ def test_the_commands_on_the_page_work(smoke):
     """All in blocks of `sh`; those that cannot be tried here are in blocks of `text`."""
     for page in ("slurm", "clusters"):
         text = (ROOT / "docs" / f"{page}.md").read_text()
-        commands = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+        commands = [
+            line
+            for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+            for line in block.splitlines()
+        ]
         assert commands
         for command in commands:
             if "htcondor" in command:
                 continue  # tests/workflow/test_partitions.py, where its plugin is installed
-            line = command.replace(".venv/bin/snakemake", f"{smoke.project.python} {PROMPT}").replace(
-                "my.yaml", "config/test.yaml"
-            )
+            line = command.replace(
+                ".venv/bin/snakemake", f"{smoke.project.python} {PROMPT}"
+            ).replace("my.yaml", "config/test.yaml")
             done = subprocess.run(
-                ["bash", "-o", "pipefail", "-c", line], cwd=smoke.project.folder, capture_output=True, text=True, check=False
+                ["bash", "-o", "pipefail", "-c", line],
+                cwd=smoke.project.folder,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             submits = "profiles/slurm" in command and "--dry-run" not in command
-            assert done.returncode == (NOTHING_MEASURED if submits else 0), (command, done.stdout + done.stderr)
+            assert done.returncode == (NOTHING_MEASURED if submits else 0), (
+                command,
+                done.stdout + done.stderr,
+            )
             if submits:  # the campaign is measured: nothing is left to do
                 assert "1 of 1 steps (100%) done" in done.stdout + done.stderr
 
@@ -189,14 +251,23 @@ def test_what_takes_too_long_is_ended_and_gets_more_time(slurm, hung):
     project, run = hung
     run.ok()
     first, second = (job for job in slurm.jobs() if "hung" in job.rule)
-    assert [(first.state, first.minutes), (second.state, second.minutes)] == [("TIMEOUT", 1), ("COMPLETED", 2)]
-    assert set(project.table(f"hung/build/{CPU}/01_naive_ijk/resources.csv")["status"]) == {"compiled"}
+    assert [(first.state, first.minutes), (second.state, second.minutes)] == [
+        ("TIMEOUT", 1),
+        ("COMPLETED", 2),
+    ]
+    assert set(project.table(f"hung/build/{CPU}/01_naive_ijk/resources.csv")["status"]) == {
+        "compiled"
+    }
 
 
 class Measuring:
-    """A measure job that is submitted, caught in the middle as often as a test wants, and finished by a later attempt."""
+    """A measure job that is submitted, caught in the middle as often as a test wants, and finished
+    by a later attempt.
+    """
 
-    def __init__(self, project: Project, slurm: Slurm, partitions: str, submit: tuple[str, ...] = SUBMIT) -> None:
+    def __init__(
+        self, project: Project, slurm: Slurm, partitions: str, submit: tuple[str, ...] = SUBMIT
+    ) -> None:
         self.slurm, self.project, self.submit = slurm, project, submit
         project.campaign(SIX + partitions)
         self.samples = project.folder / SAMPLES
@@ -243,15 +314,25 @@ class Measuring:
         return [json.loads(line[9:])["key"] for line in self.lines()]
 
     def interrupt(self, job: Job) -> None:
-        """Ctrl-C. While Snakemake asks how its jobs are it knows of none that it could cancel: wait until it does not."""
+        """Ctrl-C. While Snakemake asks how its jobs are it knows of none that it could cancel: wait
+        until it does not.
+        """
         seen = self.project.folder / SEEN
-        wait(lambda: seen.exists() and seen.read_text() == states(), "Snakemake to have seen the jobs as they are")
+        wait(
+            lambda: seen.exists() and seen.read_text() == states(),
+            "Snakemake to have seen the jobs as they are",
+        )
         self.run.process.send_signal(signal.SIGINT)
         self.run.fails()
         self.wait_until_cancelled(job)
 
     def wait_until_cancelled(self, job: Job) -> None:
-        wait(lambda: any(j.id == job.id and j.state == "CANCELLED" and j.end.year < 2999 for j in self.jobs()), "the job's end")
+        wait(
+            lambda: any(
+                j.id == job.id and j.state == "CANCELLED" and j.end.year < 2999 for j in self.jobs()
+            ),
+            "the job's end",
+        )
         self.keep()
 
     def finish(self) -> None:
@@ -266,8 +347,12 @@ class Measuring:
 
 
 def test_a_job_goes_on_where_it_was_after_cancelling_a_dead_node_and_ctrl_c(own, slurm):
-    """The same job is cancelled, loses its node and is interrupted: each attempt measures only what none before it has."""
-    anywhere = PARTITIONS.replace("slurm_partition: red", "slurm_partition: all").replace("gpu:red:1", "gpu:1")
+    """The same job is cancelled, loses its node and is interrupted: each attempt measures only what
+    none before it has.
+    """
+    anywhere = PARTITIONS.replace("slurm_partition: red", "slurm_partition: all").replace(
+        "gpu:red:1", "gpu:1"
+    )
     caught = Measuring(own, slurm, anywhere)
     caught.stop_after(2)
     caught.start()
@@ -294,8 +379,12 @@ def test_a_job_goes_on_where_it_was_after_cancelling_a_dead_node_and_ctrl_c(own,
 
 def test_by_its_submit_command_and_after_ctrl_c(own, slurm):
     profile = own.folder / "profiles" / "cluster-generic" / "profile.yaml"
-    shown = re.findall(r"```yaml\n# tested\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL)
-    profile.write_text(yaml.safe_dump(yaml.safe_load(profile.read_text()) | yaml.safe_load(shown[0])))
+    shown = re.findall(
+        r"```yaml\n# tested\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL
+    )
+    profile.write_text(
+        yaml.safe_dump(yaml.safe_load(profile.read_text()) | yaml.safe_load(shown[0]))
+    )
     submit = ("--profile", "profiles/cluster-generic", *SUBMIT[2:10], "--")
     gpu = f"partitions: {{red: {{device: {CPU}, resources: {{gpu: 1}}}}}}\n"
     caught = Measuring(own, slurm, gpu, submit)
@@ -316,7 +405,10 @@ def test_what_no_node_has_is_refused_with_what_to_change(own):
         "kind": ("slurm_partition: red, gres: 'fpga:1'", "gres, gpu or gpu_model"),
         "partition": ("slurm_partition: rde, gres: 'gpu:red:1'", "Change slurm_partition"),
     }
-    given = "".join(f"  {name}: {{device: {CPU}, resources: {{{resources}}}}}\n" for name, (resources, _) in wrong.items())
+    given = "".join(
+        f"  {name}: {{device: {CPU}, resources: {{{resources}}}}}\n"
+        for name, (resources, _) in wrong.items()
+    )
     own.campaign(f"{SMOKE}\npartitions:\n{given}")
     probes = [f"results/smoke/{name}/environment.json" for name in wrong]
     output = Run(own, *SUBMIT, "--retries", "0", "--", *probes).fails()

@@ -1,4 +1,6 @@
-"""The image, built as docs/container.md says on a base made here, and run without root, network, capabilities or a writable root."""
+"""The image, built as docs/container.md says on a base made here, and run without root, network,
+capabilities or a writable root.
+"""
 
 import json
 import os
@@ -19,7 +21,15 @@ from planted import C_RIGHT, ROOT, c_kernel
 pytestmark = pytest.mark.container
 
 PAGE = (ROOT / "docs" / "container.md").read_text()
-HARDENED = ["podman", "run", "--rm", "--network=none", "--read-only", "--tmpfs=/tmp:rw,nosuid,nodev,exec", "--cap-drop=ALL"]
+HARDENED = [
+    "podman",
+    "run",
+    "--rm",
+    "--network=none",
+    "--read-only",
+    "--tmpfs=/tmp:rw,nosuid,nodev,exec",
+    "--cap-drop=ALL",
+]
 HARDENED += ["--security-opt=no-new-privileges", "--user=12345:23456"]
 # for machines without systemd and without the right to raise limits
 CONTAINERS = """
@@ -32,24 +42,34 @@ events_logger = "file"
 runtime = "runc"
 """
 # as Debian's own slim images are made
-SLIM = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "info", "locale", "man")] + [
-    "--dpkgopt=force-unsafe-io"
-]
-LOCKED = set(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / "envs" / "requirements.lock").read_text(), re.MULTILINE))
+SLIM = [
+    f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "info", "locale", "man")
+] + ["--dpkgopt=force-unsafe-io"]
+LOCKED = set(
+    re.findall(
+        r"^([a-z0-9-]+)==([^ ]+)", (ROOT / "envs" / "requirements.lock").read_text(), re.MULTILINE
+    )
+)
 LOCK = dict(LOCKED)  # some have another version for each Python; none of those this file looks up
 BASE = "localhost/debian:bookworm-local"
 Run = Callable[..., str]
 INSIDE = [f"tests/unit/test_{name}.py" for name in ("child", "compile", "cpu_kernels", "records")]
 INSIDE += ["-k", "not test_every_rung or 04_"]
-"""What compiles, runs compiled code and keeps what it measured; the rest is the same Python outside, and the image itself has run it.
-The rungs below the fourth are in the smoke campaign, which verifies them too."""
+"""What compiles, runs compiled code and keeps what it measured; the rest is the same Python
+outside, and the image itself has run it. The rungs below the fourth are in the smoke campaign,
+which verifies them too.
+"""
 REDRAWN = "nvidia-h100-80gb-hbm3/languages"
-"""The dataset that the image draws again, a small one; `make` draws all of them, with the same locked packages."""
+"""The dataset that the image draws again, a small one; `make` draws all of them, with the same
+locked packages.
+"""
 
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Runs a command that must succeed, with Podman's storage in a folder of the test's own; returns its output."""
+    """Runs a command that must succeed, with Podman's storage in a folder of the test's own;
+    returns its output.
+    """
     absent = pytest.fail if os.environ.get("CI") else pytest.skip  # CI installs what they need
     for tool in ("podman", "mmdebstrap"):
         if not shutil.which(tool):
@@ -58,7 +78,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         absent("mounting the layers needs root")
     folder = tmp_path_factory.mktemp("podman")
     (folder / "containers.conf").write_text(CONTAINERS)
-    storage = f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
+    storage = (
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
+    )
     (folder / "storage.conf").write_text(storage)
     # without a layer of each step, which only a second build would use
     arguments = ["--build-arg", f"BASE_IMAGE={BASE}", "--layers=false"]
@@ -72,7 +94,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
     def run(*command: str, cwd: Path = ROOT, code: int = 0) -> str:
         done = subprocess.run(
-            command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            command,
+            cwd=cwd,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
         )
         assert done.returncode == code, done.stdout[-8000:]
         return done.stdout
@@ -86,7 +114,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 def image(run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image's name."""
     base = tmp_path_factory.mktemp("base") / "base.tar"
-    run("mmdebstrap", "--quiet", "--variant=minbase", "--include=usr-is-merged", *SLIM, "bookworm", str(base))
+    run(
+        "mmdebstrap",
+        "--quiet",
+        "--variant=minbase",
+        "--include=usr-is-merged",
+        *SLIM,
+        "bookworm",
+        str(base),
+    )
     run("podman", "import", "--quiet", str(base), BASE)
     base.unlink()
     run("make", "image")
@@ -112,7 +148,9 @@ def test_a_user_without_rights_runs_the_smoke_campaign(results: Path) -> None:
     (environment,) = results.glob("smoke/*/environment.json")
     assert (environment.parent / "figures" / "performance-warm.svg").stat().st_size > 5000
     assert (results / "smoke" / "build" / "sm_90" / "03_shared_tile" / "resources.csv").exists()
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
     assert json.loads(environment.read_text())["project"]["commit"] == head
 
 
@@ -123,12 +161,29 @@ def test_it_draws_published_figures_byte_for_byte(results: Path) -> None:
 
 
 def test_a_second_container_finds_nothing_to_do(run: Run, image: str, results: Path) -> None:
-    again = run(*HARDENED, "-v", f"{results}:/data/results", image, "--config", "campaign=smoke", code=NOTHING_MEASURED)
+    again = run(
+        *HARDENED,
+        "-v",
+        f"{results}:/data/results",
+        image,
+        "--config",
+        "campaign=smoke",
+        code=NOTHING_MEASURED,
+    )
     assert "1 of 1 steps (100%) done" in again
 
 
 def test_the_report_is_made_without_a_network(run: Run, image: str, results: Path) -> None:
-    run(*HARDENED, "-v", f"{results}:/data/results", image, "--config", "campaign=smoke", "--report", "results/report.html")
+    run(
+        *HARDENED,
+        "-v",
+        f"{results}:/data/results",
+        image,
+        "--config",
+        "campaign=smoke",
+        "--report",
+        "results/report.html",
+    )
     page = (results / "report.html").read_text()
     assert "performance-warm" in page
     assert 'src="http' not in page
@@ -140,49 +195,117 @@ def test_the_command_is_there(run: Run, image: str) -> None:
 
 
 def test_without_a_folder_to_write_to_it_says_so(run: Run, image: str) -> None:
-    assert "Error: /data/results: not writable for user 12345:23456" in run(*HARDENED, image, code=1)
+    assert "Error: /data/results: not writable for user 12345:23456" in run(
+        *HARDENED, image, code=1
+    )
 
 
 def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> None:
-    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--no-deps", "--python-version", "3.11"]
+    uv = [
+        str(Path(sys.executable).with_name("uv")),
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--python-version",
+        "3.11",
+    ]
     packages = [
         f"{name}=={LOCK[name]}"
-        for name in ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "pytest-xdist", "execnet")
+        for name in (
+            "pytest",
+            "pluggy",
+            "iniconfig",
+            "hypothesis",
+            "sortedcontainers",
+            "pytest-xdist",
+            "execnet",
+        )
     ]
-    run(*uv, "--target", str(tmp_path), "--require-hashes", "-c", "envs/requirements.lock", *packages)
+    run(
+        *uv,
+        "--target",
+        str(tmp_path),
+        "--require-hashes",
+        "-c",
+        "envs/requirements.lock",
+        *packages,
+    )
     tmp_path.chmod(0o755)
-    brought = ("CONTRIBUTING.md", "README.md", "docs", "pyproject.toml", "results/published", "book", "studies", "tests")
+    brought = (
+        "CONTRIBUTING.md",
+        "README.md",
+        "docs",
+        "pyproject.toml",
+        "results/published",
+        "book",
+        "studies",
+        "tests",
+    )
     mounts = [f"--volume={ROOT / name}:/opt/gemm-ladder/{name}:ro" for name in brought]
     settings = ["--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis"]
-    start = "import site; site.addsitedir('/tmp/packages'); import pytest; raise SystemExit(pytest.main())"
+    start = (
+        "import site; site.addsitedir('/tmp/packages'); import pytest; raise "
+        "SystemExit(pytest.main())"
+    )
     suite = ["-c", start, "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=loadfile", *INSIDE]
-    command = [*HARDENED, *mounts, f"--volume={tmp_path}:/tmp/packages:ro", *settings, "--workdir=/opt/gemm-ladder"]
+    command = [
+        *HARDENED,
+        *mounts,
+        f"--volume={tmp_path}:/tmp/packages:ro",
+        *settings,
+        "--workdir=/opt/gemm-ladder",
+    ]
     output = run(*command, "--entrypoint=python", image, *suite)
     assert re.search(r"\d\d passed", output), output[-2000:]
     assert "failed" not in output
 
 
-@pytest.mark.skipif("IMAGE_FACTS" not in os.environ, reason="two more builds, for the file that IMAGE_FACTS names")
+@pytest.mark.skipif(
+    "IMAGE_FACTS" not in os.environ, reason="two more builds, for the file that IMAGE_FACTS names"
+)
 def test_two_builds_hold_the_same(run: Run, image: str, tmp_path: Path) -> None:
-    """Writes what docs/container.md says of the image, which tests/published/test_pages.py checks. Sizes in MB."""
+    """Writes what docs/container.md says of the image, which tests/published/test_pages.py checks.
+    Sizes in MB.
+    """
     parts = {
-        "cuBLAS": "nvidia/cu13/lib/libcublas*", "cuBLASLt": "nvidia/cu13/lib/libcublasLt*",
-        "nvcc": "nvidia/cu13/bin nvidia/cu13/nvvm nvidia/cu13/include", "NVRTC": "nvidia/cu13/lib/libnvrtc*",
-        "PyArrow": "pyarrow*", "bindings": "cuda* nvmath*", "NumPy": "numpy*",
-        "tables and figures": "pandas* matplotlib* fontTools* fonttools*", "page": "vl_convert* altair*",
+        "cuBLAS": "nvidia/cu13/lib/libcublas*",
+        "cuBLASLt": "nvidia/cu13/lib/libcublasLt*",
+        "nvcc": "nvidia/cu13/bin nvidia/cu13/nvvm nvidia/cu13/include",
+        "NVRTC": "nvidia/cu13/lib/libnvrtc*",
+        "PyArrow": "pyarrow*",
+        "bindings": "cuda* nvmath*",
+        "NumPy": "numpy*",
+        "tables and figures": "pandas* matplotlib* fontTools* fonttools*",
+        "page": "vl_convert* altair*",
         "project": "/opt/gemm-ladder",
-    }  # fmt: skip
+    }
     shell = [*HARDENED, "--user=0", "--entrypoint=sh"]
-    given = "-not -path '/run/*' -not -path '/etc/host*' -not -path /etc/resolv.conf"  # to the container, by Podman
+    # to the container, by Podman
+    given = "-not -path '/run/*' -not -path '/etc/host*' -not -path /etc/resolv.conf"
     seconds, listings, layers = [], [], []
     for name in ("first", "second"):
         start = time.monotonic()
         run("bash", "-c", f'IMAGE_ARGS="$IMAGE_ARGS --layers --no-cache --tag {name}" make image')
         seconds.append(round(time.monotonic() - start))
-        listings.append(run(*shell, name, "-c", f"find / -xdev -type f {given} -exec sha256sum {{}} + | sort").splitlines())
+        listings.append(
+            run(
+                *shell, name, "-c", f"find / -xdev -type f {given} -exec sha256sum {{}} + | sort"
+            ).splitlines()
+        )
         layers.append(json.loads(run("podman", "image", "inspect", name))[0]["RootFS"]["Layers"])
-    run("podman", "save", "--quiet", "--format=oci-archive", f"--output={tmp_path}/image.tar", "first")
-    sizes = {what: float(json.loads(run("podman", "image", "inspect", what))[0]["Size"]) for what in ("first", BASE)}
+    run(
+        "podman",
+        "save",
+        "--quiet",
+        "--format=oci-archive",
+        f"--output={tmp_path}/image.tar",
+        "first",
+    )
+    sizes = {
+        what: float(json.loads(run("podman", "image", "inspect", what))[0]["Size"])
+        for what in ("first", BASE)
+    }
     shown = run(
         *shell,
         "first",
@@ -193,21 +316,32 @@ def test_two_builds_hold_the_same(run: Run, image: str, tmp_path: Path) -> None:
     )
     part_sizes = [int(line.split()[0]) for line in shown.splitlines()]
     facts = {
-        "unpacked": round(sizes["first"] / 1e6), "archive": round((tmp_path / "image.tar").stat().st_size / 1e6),
+        "unpacked": round(sizes["first"] / 1e6),
+        "archive": round((tmp_path / "image.tar").stat().st_size / 1e6),
         "base": round(sizes[BASE] / 1e6),
-        "parts": {what: round(size / 1e6) for what, size in zip([*parts, "bytecode"], part_sizes, strict=True)},
-        "packages": len(inside(run, "first", "cat /opt/gemm-ladder/versions.txt").splitlines()), "files": len(listings[0]),
-        "files_that_differ": sorted({line.split(maxsplit=1)[1] for line in set(listings[0]) ^ set(listings[1])}),
-        "layers": len(layers[0]), "layers_that_differ": sum(a != b for a, b in zip(*layers, strict=True)),
+        "parts": {
+            what: round(size / 1e6)
+            for what, size in zip([*parts, "bytecode"], part_sizes, strict=True)
+        },
+        "packages": len(inside(run, "first", "cat /opt/gemm-ladder/versions.txt").splitlines()),
+        "files": len(listings[0]),
+        "files_that_differ": sorted(
+            {line.split(maxsplit=1)[1] for line in set(listings[0]) ^ set(listings[1])}
+        ),
+        "layers": len(layers[0]),
+        "layers_that_differ": sum(a != b for a, b in zip(*layers, strict=True)),
         "build_seconds": seconds,
-    }  # fmt: skip
+    }
     Path(os.environ["IMAGE_FACTS"]).write_text(json.dumps(facts, indent=1) + "\n")
     assert facts["files_that_differ"] == []
 
 
 def test_the_labels_say_what_it_is(run: Run, image: str) -> None:
     (config,) = json.loads(run("podman", "image", "inspect", image))
-    labels = {key.removeprefix("org.opencontainers.image."): value for key, value in config["Labels"].items()}
+    labels = {
+        key.removeprefix("org.opencontainers.image."): value
+        for key, value in config["Labels"].items()
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (labels["version"], labels["licenses"]) == (project["version"], project["license"])
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", labels["revision"])
@@ -218,23 +352,37 @@ def test_the_labels_say_what_it_is(run: Run, image: str) -> None:
 def test_it_holds_no_cache_no_pip_and_nothing_of_the_build(run: Run, image: str) -> None:
     shell = [*HARDENED, "--user=0", "--entrypoint=sh", image, "-c"]
     where = "/root /tmp /opt /var/lib/apt/lists /var/cache"
-    left = run(*shell, f"find {where} -mindepth 1 -maxdepth 1 -not -name .bashrc -not -name .profile")
+    left = run(
+        *shell, f"find {where} -mindepth 1 -maxdepth 1 -not -name .bashrc -not -name .profile"
+    )
     assert set(left.split()) == {"/opt/gemm-ladder", "/opt/venv"}
     names = ("pip", "uv", "pip.conf", "uv.toml", ".git", "Python.h", "pytest", "lto1")
     conditions = " -o ".join(f"-name {name}" for name in names)
     assert run(*shell, f"find / -xdev \\( {conditions} \\)") == ""
 
 
-def test_the_bill_of_materials_is_what_is_installed_and_what_is_locked(run: Run, image: str) -> None:
+def test_the_bill_of_materials_is_what_is_installed_and_what_is_locked(
+    run: Run, image: str
+) -> None:
     bill = json.loads(inside(run, image, "cat /opt/gemm-ladder/sbom.cdx.json"))
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
-    assert len({component["bom-ref"] for component in bill["components"]}) == len(bill["components"])
-    python = {c["name"]: c["version"] for c in bill["components"] if c["purl"].startswith("pkg:pypi/")}
+    assert len({component["bom-ref"] for component in bill["components"]}) == len(
+        bill["components"]
+    )
+    python = {
+        c["name"]: c["version"] for c in bill["components"] if c["purl"].startswith("pkg:pypi/")
+    }
     assert python.items() <= LOCKED
     assert {"snakemake", "pycuda", "nvidia-cublas"} <= python.keys()
     assert python.keys().isdisjoint({"pytest", "ruff", "mypy", "pip", "uv"})
-    debian = {f"{c['name']} {c['version']}" for c in bill["components"] if c["purl"].startswith("pkg:deb/")}
-    assert debian == set(inside(run, image, "dpkg-query -W -f '${Package} ${Version}\n'").splitlines())
+    debian = {
+        f"{c['name']} {c['version']}"
+        for c in bill["components"]
+        if c["purl"].startswith("pkg:deb/")
+    }
+    assert debian == set(
+        inside(run, image, "dpkg-query -W -f '${Package} ${Version}\n'").splitlines()
+    )
     versions = inside(run, image, "cat /opt/gemm-ladder/versions.txt").splitlines()
     assert len(versions) == len(python) + len(debian)
 
@@ -245,25 +393,45 @@ def test_a_gpu_comes_in_by_its_cdi_name(run: Run, image: str) -> None:
         pytest.skip("this machine has devices of its own in /etc/cdi or /run/cdi")
     folder.mkdir(exist_ok=True)
     spec = folder / "gemm-ladder-test.json"
-    edits = {"env": ["MADE_UP_GPU=here"], "deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/null"}]}
-    gpu = {"cdiVersion": "0.3.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": edits}]}
+    edits = {
+        "env": ["MADE_UP_GPU=here"],
+        "deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/null"}],
+    }
+    gpu = {
+        "cdiVersion": "0.3.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "all", "containerEdits": edits}],
+    }
     spec.write_text(json.dumps(gpu))
     try:
         shown = run(
-            *HARDENED, "--device=nvidia.com/gpu=all", "--entrypoint=sh", image, "-c", "echo $MADE_UP_GPU; ls /dev/nvidia0"
+            *HARDENED,
+            "--device=nvidia.com/gpu=all",
+            "--entrypoint=sh",
+            image,
+            "-c",
+            "echo $MADE_UP_GPU; ls /dev/nvidia0",
         )
     finally:
         spec.unlink()
     assert shown.split() == ["here", "/dev/nvidia0"]
 
 
-def test_every_command_of_the_page_runs(run: Run, image: str, results: Path, tmp_path: Path) -> None:
-    """Blocks marked `sh` are run, line by line; what no test can run here is in blocks marked `console`.
+def test_every_command_of_the_page_runs(
+    run: Run, image: str, results: Path, tmp_path: Path
+) -> None:
+    """Blocks marked `sh` are run, line by line; what no test can run here is in blocks marked
+    `console`.
 
-    Where containers with fewer rights have been: what is left to do is the campaign of the page's own.
+    Where containers with fewer rights have been: what is left to do is the campaign of the page's
+    own.
     """
     shutil.copytree(results, tmp_path / "results", symlinks=True)
-    commands = "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)).replace("\\\n", "").splitlines()
+    commands = (
+        "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
+        .replace("\\\n", "")
+        .splitlines()
+    )
     assert len(commands) > 4
     (tmp_path / "kernels").mkdir()
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels", dirs_exist_ok=True)
@@ -288,9 +456,13 @@ CAREFUL = """
 """C that leaves the result unwritten where it reaches what it should not."""
 
 
-def test_a_strangers_kernel_runs_as_the_page_on_trust_says(run: Run, image: str, tmp_path: Path) -> None:
+def test_a_strangers_kernel_runs_as_the_page_on_trust_says(
+    run: Run, image: str, tmp_path: Path
+) -> None:
     page = (ROOT / "docs" / "trust.md").read_text()
-    includes = "".join(f"#include <{name}.h>\n" for name in ("fcntl", "netinet/in", "sys/socket", "unistd"))
+    includes = "".join(
+        f"#include <{name}.h>\n" for name in ("fcntl", "netinet/in", "sys/socket", "unistd")
+    )
     kernel = c_kernel("stranger", CAREFUL + C_RIGHT).replace("---*/\n", "---*/\n" + includes, 1)
     (tmp_path / "stranger.c").write_text(kernel)
     (tmp_path / "stranger.c").chmod(0o644)
@@ -301,17 +473,34 @@ def test_a_strangers_kernel_runs_as_the_page_on_trust_says(run: Run, image: str,
     assert list((tmp_path / "judged").glob("smoke-cpu-90_stranger/cpu-*/best.csv"))
 
 
-def test_snakemake_runs_its_jobs_in_the_image(run: Run, image: str, tmp_path: Path, make_project) -> None:
+def test_snakemake_runs_its_jobs_in_the_image(
+    run: Run, image: str, tmp_path: Path, make_project
+) -> None:
     if not shutil.which("apptainer"):
         pytest.skip("apptainer is not installed: Debian 12 has no package of it")
     project = make_project()
     archive, folder = tmp_path / "image.tar", project.folder
     run("podman", "save", "--quiet", "--format=oci-archive", f"--output={archive}", image)
     stored = "-noI -noD -noF"  # not compressed: in seconds instead of minutes
-    run("apptainer", "build", f"--mksquashfs-args={stored}", f"{folder}/gemm-ladder.sif", f"oci-archive://{archive}")
+    run(
+        "apptainer",
+        "build",
+        f"--mksquashfs-args={stored}",
+        f"{folder}/gemm-ladder.sif",
+        f"oci-archive://{archive}",
+    )
     archive.unlink()
     log = project.ok("--config", "campaign=smoke", "devices=[cpu]", "--sdm", "apptainer")
     assert "Activating singularity image gemm-ladder.sif" in log
     (environment,) = (folder / "results" / "smoke").glob("*/environment.json")
-    inner = run("apptainer", "exec", f"{folder}/gemm-ladder.sif", "python", "-c", "import sys; print(sys.version.split()[0])")
-    assert json.loads(environment.read_text())["python"]["version"] == inner.strip().splitlines()[-1]
+    inner = run(
+        "apptainer",
+        "exec",
+        f"{folder}/gemm-ladder.sif",
+        "python",
+        "-c",
+        "import sys; print(sys.version.split()[0])",
+    )
+    assert (
+        json.loads(environment.read_text())["python"]["version"] == inner.strip().splitlines()[-1]
+    )

@@ -1,4 +1,6 @@
-"""All tests here are marked `emulated`. They need tools from Debian's archive: without them they are skipped, but fail in CI."""
+"""All tests here are marked `emulated`. They need tools from Debian's archive: without them they
+are skipped, but fail in CI.
+"""
 
 import os
 from pathlib import Path

@@ -1,10 +1,13 @@
-"""Run a CUDA kernel as it is on the CPU: clang lowers it to SPIR, an OpenCL implementation executes that.
+"""Run a CUDA kernel as it is on the CPU: clang lowers it to SPIR, an OpenCL implementation executes
+that.
 
-Two implementations, both packaged by Debian. **Oclgrind** interprets, and reports data races, accesses outside a buffer,
-float4 on odd addresses and barriers that not all threads reach; it has no half precision. **PoCL** compiles, and is fast;
-its version 3.1 miscompiles barriers that stand in a branch, even one that all threads take. Both run in a child process: a
-crash then is a result, not the end of the tests, and Oclgrind takes the place of the system's OpenCL only in a process that its
-launcher starts. PoCL takes longer to start than to compile a kernel, so its child processes are forks of one that has started it.
+Two implementations, both packaged by Debian. **Oclgrind** interprets, and reports data races,
+accesses outside a buffer, float4 on odd addresses and barriers that not all threads reach; it has
+no half precision. **PoCL** compiles, and is fast; its version 3.1 miscompiles barriers that stand
+in a branch, even one that all threads take. Both run in a child process: a crash then is a result,
+not the end of the tests, and Oclgrind takes the place of the system's OpenCL only in a process that
+its launcher starts. PoCL takes longer to start than to compile a kernel, so its child processes are
+forks of one that has started it.
 """
 
 import atexit
@@ -28,9 +31,13 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 COMMANDS = {
-    "clang-14": "clang-14", "opt-14": "llvm-14", "llvm-spirv-14": "llvm-spirv-14", "oclgrind": "oclgrind",
-    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu", "qemu-aarch64": "qemu-user",
-}  # fmt: skip
+    "clang-14": "clang-14",
+    "opt-14": "llvm-14",
+    "llvm-spirv-14": "llvm-spirv-14",
+    "oclgrind": "oclgrind",
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
+    "qemu-aarch64": "qemu-user",
+}
 """What is run, and the Debian package that has it."""
 
 ENTRY = "entry"
@@ -45,7 +52,9 @@ _FINDING = re.compile(r"^(?:Invalid|.*data race|Work-(?:item|group) divergence).
 
 Tool = Literal["pocl", "oclgrind"]
 HANGS_S = 1800.0
-"""Seconds after which launches hang: a safety limit and no expectation, however busy the machine is."""
+"""Seconds after which launches hang: a safety limit and no expectation, however busy the machine
+is.
+"""
 
 
 class EmulatorError(Exception):
@@ -54,9 +63,11 @@ class EmulatorError(Exception):
 
 @dataclass(frozen=True)
 class Launch:
-    """The launches of one GEMM: for each a lowered program, its grid and block; and the arguments of `gemm` other than the arrays.
+    """The launches of one GEMM: for each a lowered program, its grid and block; and the arguments
+    of `gemm` other than the arrays.
 
-    A matrix begins `start` elements into its array, so that arrays can hold guards and matrices can begin on odd addresses.
+    A matrix begins `start` elements into its array, so that arrays can hold guards and matrices can
+    begin on odd addresses.
     """
 
     programs: list[str]
@@ -81,7 +92,9 @@ class Outcome:
 
 def missing() -> str:
     """Why kernels cannot be emulated here, or ""."""
-    packages = sorted({package for command, package in COMMANDS.items() if not shutil.which(command)})
+    packages = sorted(
+        {package for command, package in COMMANDS.items() if not shutil.which(command)}
+    )
     if not list(Path("/etc/OpenCL/vendors").glob("pocl*.icd")):
         packages.append("pocl-opencl-icd")
     if not Path("/usr/aarch64-linux-gnu/lib/crti.o").exists():
@@ -96,26 +109,40 @@ def missing() -> str:
 
 
 def _call(*command: str | Path) -> None:
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise EmulatorError(f"{command[0]} failed:\n{done.stderr}")
 
 
 def lower(
-    tool: Tool, source: str, include: Path, folder: Path, functions: Sequence[str] = ("gemm",), workspace: bool = False,
+    tool: Tool,
+    source: str,
+    include: Path,
+    folder: Path,
+    functions: Sequence[str] = ("gemm",),
+    workspace: bool = False,
     dynamic_shared: int = 0,
-) -> dict[str, str]:  # fmt: skip
-    """The SPIR bitcode of each function that a kernel launches, as files in `folder`; `include` is where its headers are.
+) -> dict[str, str]:
+    """The SPIR bitcode of each function that a kernel launches, as files in `folder`; `include` is
+    where its headers are.
 
-    Headers of the emulator's own, of the same name, take their place. Dynamic shared memory, of so many bytes, becomes an array of all
-    functions; it has one name in a kernel. For PoCL loops are left rolled, whatever
-    `#pragma unroll` says: it compiles code for every work-item of a block, and long code takes it long.
+    Headers of the emulator's own, of the same name, take their place. Dynamic shared memory, of so
+    many bytes, becomes an array of all functions; it has one name in a kernel. For PoCL loops are
+    left rolled, whatever
+    `#pragma unroll` says: it compiles code for every work-item of a block, and long code takes it
+    long.
     """
     shutil.copytree(include, folder / "headers")
     shutil.copytree(HERE / "include", folder / "headers", dirs_exist_ok=True)
     source, declared = _EXTERN.subn("", source)
     if declared:
-        source = source.replace("#line 1", f"__shared__ __align__(128) T ring[{dynamic_shared} / sizeof(T)];\n#line 1", 1)
+        source = source.replace(
+            "#line 1",
+            f"__shared__ __align__(128) T ring[{dynamic_shared} / sizeof(T)];\n#line 1",
+            1,
+        )
     if tool == "pocl":
         for header in (folder / "headers").iterdir():
             header.write_text(header.read_text().replace("#pragma unroll", "#pragma nounroll"))
@@ -125,23 +152,72 @@ def lower(
         (folder / function).mkdir()
         entry = _ENTRY_SOURCE.replace("ENTRY", ENTRY).replace("FUNCTION", function)
         entry = entry.replace("WORKSPACE", ", workspace" if workspace else "")
-        programs[function] = str(_lower_one(f'{source}\n#line 1 "entry"\n{entry}', folder / "headers", folder / function))
+        programs[function] = str(
+            _lower_one(f'{source}\n#line 1 "entry"\n{entry}', folder / "headers", folder / function)
+        )
     return programs
 
 
 def _lower_one(source: str, include: Path, folder: Path) -> Path:
-    names = ("kernel.cu", "clang.ll", "flat.ll", "inferred.ll", "plain.ll", "plain.bc", "kernel.spv", "kernel.bc")
+    names = (
+        "kernel.cu",
+        "clang.ll",
+        "flat.ll",
+        "inferred.ll",
+        "plain.ll",
+        "plain.bc",
+        "kernel.spv",
+        "kernel.bc",
+    )
     cu, ll, flat, inferred, plain, bitcode, spirv, program = (folder / name for name in names)
     cu.write_text(source)
-    _call("clang-14", "-x", "hip", "--cuda-device-only", "--offload=spirv64", "-nogpuinc", "-nogpulib", "-std=c++17", "-fdeclspec",
-          "-include", HERE / "cuda_spir.h", f"-I{include}", "-Wno-pass-failed", "-O2", "-g1",
-          "-mllvm", "-inline-threshold=1000000", "-Xclang", "-dwarf-version=4", "-S", "-emit-llvm", "-o", ll, cu)  # fmt: skip
+    _call(
+        "clang-14",
+        "-x",
+        "hip",
+        "--cuda-device-only",
+        "--offload=spirv64",
+        "-nogpuinc",
+        "-nogpulib",
+        "-std=c++17",
+        "-fdeclspec",
+        "-include",
+        HERE / "cuda_spir.h",
+        f"-I{include}",
+        "-Wno-pass-failed",
+        "-O2",
+        "-g1",
+        "-mllvm",
+        "-inline-threshold=1000000",
+        "-Xclang",
+        "-dwarf-version=4",
+        "-S",
+        "-emit-llvm",
+        "-o",
+        ll,
+        cu,
+    )
     flat.write_text(_to_opencl(ll.read_text()))
-    _call("opt-14", "-enable-new-pm=0", "-internalize", f"-internalize-public-api-list={ENTRY}", "-globaldce", "-infer-address-spaces",
-          "-assume-default-is-flat-addrspace", "-sroa", "-instcombine", "-dce", "-S", flat, "-o", inferred)  # fmt: skip
+    _call(
+        "opt-14",
+        "-enable-new-pm=0",
+        "-internalize",
+        f"-internalize-public-api-list={ENTRY}",
+        "-globaldce",
+        "-infer-address-spaces",
+        "-assume-default-is-flat-addrspace",
+        "-sroa",
+        "-instcombine",
+        "-dce",
+        "-S",
+        flat,
+        "-o",
+        inferred,
+    )
     plain.write_text(_to_spirv(inferred.read_text()))
     _call("opt-14", "-enable-new-pm=0", "-dce", plain, "-o", bitcode)
-    # Through SPIR-V and back: this gives the built-in functions and the kernel the form that OpenCL 1.2 expects.
+    # Through SPIR-V and back: this gives the built-in functions and the kernel the form that OpenCL
+    # 1.2 expects.
     _call("llvm-spirv-14", bitcode, "-o", spirv)
     _call("llvm-spirv-14", "-r", "--spirv-target-env=CL1.2", spirv, "-o", program)
     return program
@@ -150,12 +226,15 @@ def _lower_one(source: str, include: Path, folder: Path) -> Path:
 def _to_opencl(text: str) -> str:
     """LLVM assembly as clang writes it for HIP, made to look like OpenCL's.
 
-    Shared variables are renamed `<kernel>.<variable>`, by which OpenCL implementations find a kernel's local memory. Generic pointers
-    (address space 4) become flat ones (0), which lets LLVM's own pass infer what they really point to.
+    Shared variables are renamed `<kernel>.<variable>`, by which OpenCL implementations find a
+    kernel's local memory. Generic pointers (address space 4) become flat ones (0), which lets
+    LLVM's own pass infer what they really point to.
     """
     for name in re.findall(r"^@([\w.]+) = [^\n]*addrspace\(3\)", text, re.MULTILINE):
         text = re.sub(rf"@{re.escape(name)}\b", f"@{ENTRY}.{name}", text)
-    text = re.sub(r"^(@\S+ = ).*?(addrspace\(3\) global)", r"\1internal \2", text, flags=re.MULTILINE)
+    text = re.sub(
+        r"^(@\S+ = ).*?(addrspace\(3\) global)", r"\1internal \2", text, flags=re.MULTILINE
+    )
     text = re.sub(r"^\$.* = comdat any\n", "", text, flags=re.MULTILINE)
     text = re.sub(r",? comdat(\(\$[\w.]+\))?(?=[\s,])", "", text)
     text = re.sub(r"\.p4(?=\w)", ".p0", text.replace(" addrspace(4)*", "*"))
@@ -163,23 +242,37 @@ def _to_opencl(text: str) -> str:
 
 
 def _to_spirv(text: str) -> str:
-    """LLVM assembly without what SPIR-V cannot say: `freeze`, and the number of a pointer taken through a flat pointer."""
+    """LLVM assembly without what SPIR-V cannot say: `freeze`, and the number of a pointer taken
+    through a flat pointer.
+    """
     text = re.sub(r"freeze (\w+|<[^>]*>) (%[\w.]+)", r"bitcast \1 \2 to \1", text)
-    for flat, pointer, origin in re.findall(r"(%[\w.]+) = addrspacecast (\w+ addrspace\(\d\)\*) (%[\w.]+) to \w+\*", text):
+    for flat, pointer, origin in re.findall(
+        r"(%[\w.]+) = addrspacecast (\w+ addrspace\(\d\)\*) (%[\w.]+) to \w+\*", text
+    ):
         text = re.sub(rf"ptrtoint \w+\* {re.escape(flat)}\b", f"ptrtoint {pointer} {origin}", text)
     return text
 
 
-def run(tool: Tool, launches: Sequence[tuple[Launch, np.ndarray, np.ndarray, np.ndarray]]) -> Outcome:
-    """Execute launches, each with its arrays of A, B and C, one after another in one child process."""
+def run(
+    tool: Tool, launches: Sequence[tuple[Launch, np.ndarray, np.ndarray, np.ndarray]]
+) -> Outcome:
+    """Execute launches, each with its arrays of A, B and C, one after another in one child
+    process.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "launches.json").write_text(json.dumps([asdict(launch) for launch, *_ in launches]))
+        (folder / "launches.json").write_text(
+            json.dumps([asdict(launch) for launch, *_ in launches])
+        )
         for i, (_, *arrays) in enumerate(launches):
             np.savez(folder / f"in{i}.npz", **dict(zip("ABC", arrays, strict=True)))
         status, text = _in_pocl(folder) if tool == "pocl" else _in_oclgrind(folder)
         log = folder / "oclgrind.log"
-        findings = [finding.strip() for finding in _FINDING.findall(log.read_text())] if log.exists() else []
+        findings = (
+            [finding.strip() for finding in _FINDING.findall(log.read_text())]
+            if log.exists()
+            else []
+        )
         if status and not findings:
             raise EmulatorError(f"{tool} ended with status {status}:\n{text}")
         outputs = [folder / f"out{i}.npy" for i in range(len(launches))]
@@ -189,10 +282,20 @@ def run(tool: Tool, launches: Sequence[tuple[Launch, np.ndarray, np.ndarray, np.
 def _in_oclgrind(folder: Path) -> tuple[int, str]:
     """Execute the launches of a folder; returns the exit status and what was printed."""
     log = folder / "oclgrind.log"
-    options = ["--data-races", "--max-errors", "20", "--local-mem-size", str(227 << 10), "--log", str(log)]
+    options = [
+        "--data-races",
+        "--max-errors",
+        "20",
+        "--local-mem-size",
+        str(227 << 10),
+        "--log",
+        str(log),
+    ]
     command = ["oclgrind", *options, sys.executable, str(HERE / "emulator.py"), str(folder)]
     environment = os.environ | {"PYOPENCL_NO_CACHE": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, env=environment, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=HANGS_S, env=environment, check=False
+    )
     return done.returncode, done.stdout + done.stderr + (log.read_text() if log.exists() else "")
 
 
@@ -217,11 +320,19 @@ def _in_pocl(folder: Path) -> tuple[int, str]:
 def _server() -> subprocess.Popen[str]:
     cache = tempfile.TemporaryDirectory(prefix="pocl")
     # `basic` computes in the calling thread: a process with other threads cannot be forked
-    environment = os.environ | {"POCL_CACHE_DIR": cache.name, "PYOPENCL_NO_CACHE": "1", "POCL_DEVICES": "basic"}
+    environment = os.environ | {
+        "POCL_CACHE_DIR": cache.name,
+        "PYOPENCL_NO_CACHE": "1",
+        "POCL_DEVICES": "basic",
+    }
     server = subprocess.Popen(
         [sys.executable, str(HERE / "emulator.py")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
 
     def end() -> None:
         server.stdin.close()
@@ -233,13 +344,20 @@ def _server() -> subprocess.Popen[str]:
 
 
 def _serve() -> None:
-    """Start PoCL once. For each folder on standard input, execute its launches in a fork and print the exit status."""
+    """Start PoCL once. For each folder on standard input, execute its launches in a fork and print
+    the exit status.
+    """
     import pyopencl as cl
 
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     context = cl.Context(cl.get_platforms()[0].get_devices()[:1])
-    kernel = cl.Kernel(cl.Program(context, "kernel void start(global float* x) { x[0] = fma(x[0], 2, 1); }").build(), "start")
+    kernel = cl.Kernel(
+        cl.Program(
+            context, "kernel void start(global float* x) { x[0] = fma(x[0], 2, 1); }"
+        ).build(),
+        "start",
+    )
     queue = cl.CommandQueue(context)
     kernel(queue, (1,), (1,), cl.Buffer(context, cl.mem_flags.READ_WRITE, 4))
     queue.finish()
@@ -275,20 +393,42 @@ def _execute(folder: Path, context: Any = None) -> None:
         launch = Launch(**record)
         for path in launch.programs:
             if path not in kernels:
-                kernels[path] = cl.Kernel(cl.Program(context, [device], [Path(path).read_bytes()]).build(), ENTRY)
+                kernels[path] = cl.Kernel(
+                    cl.Program(context, [device], [Path(path).read_bytes()]).build(), ENTRY
+                )
         arrays = np.load(folder / f"in{i}.npz")
         scalar = np.float64 if arrays["C"].dtype == np.float64 else np.float32  # the type of sums
-        a, b, c = (cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=arrays[name]) for name in "ABC")
+        a, b, c = (
+            cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=arrays[name]) for name in "ABC"
+        )
         start_a, start_b, start_c = map(np.int32, launch.starts)
         lda, ldb, ldc = map(np.int32, launch.leading)
         # NaN in every word: a kernel that expects zeros there gives a wrong result
-        workspace = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=np.full(max(launch.workspace, 8), 0xFF, np.uint8))
+        workspace = cl.Buffer(
+            context,
+            cl.mem_flags.COPY_HOST_PTR,
+            hostbuf=np.full(max(launch.workspace, 8), 0xFF, np.uint8),
+        )
         for path, grid, block in zip(launch.programs, launch.grids, launch.blocks, strict=True):
             threads = tuple(blocks * size for blocks, size in zip(grid, block, strict=True))
             kernels[path](
-                queue, threads, tuple(block), *map(np.int32, launch.sizes), scalar(launch.alpha), a, start_a, lda, b, start_b, ldb,
-                scalar(launch.beta), c, start_c, ldc, workspace,
-            )  # fmt: skip
+                queue,
+                threads,
+                tuple(block),
+                *map(np.int32, launch.sizes),
+                scalar(launch.alpha),
+                a,
+                start_a,
+                lda,
+                b,
+                start_b,
+                ldb,
+                scalar(launch.beta),
+                c,
+                start_c,
+                ldc,
+                workspace,
+            )
         result = np.empty_like(arrays["C"])
         cl.enqueue_copy(queue, result, c)
         np.save(folder / f"out{i}.npy", result)

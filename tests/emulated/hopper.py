@@ -1,7 +1,8 @@
-"""Run a kernel written for Hopper on the CPU: g++ compiles it with headers that simulate its instructions (hopper/simulator.h).
+"""Run a kernel written for Hopper on the CPU: g++ compiles it with headers that simulate its
+instructions (hopper/simulator.h).
 
-It finds wrong results and waits for the wrong thing, under one random order of warps and of asynchronous copies for each seed. It finds no
-missing fence, and says nothing of time.
+It finds wrong results and waits for the wrong thing, under one random order of warps and of
+asynchronous copies for each seed. It finds no missing fence, and says nothing of time.
 """
 
 import ctypes
@@ -18,10 +19,21 @@ from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 
 HERE = Path(__file__).resolve().parent / "hopper"
-REPLACED = ("async.cuh", "bulk.cuh", "cluster.cuh", "half.cuh", "tensor_map.cuh", "cuda_bf16.h", "cuda_fp16.h")
+REPLACED = (
+    "async.cuh",
+    "bulk.cuh",
+    "cluster.cuh",
+    "half.cuh",
+    "tensor_map.cuh",
+    "cuda_bf16.h",
+    "cuda_fp16.h",
+)
 """Headers whose functions `simulator.h` has."""
 SHARED = re.compile(r"extern __shared__ __align__\(1024\) uint8_t shared\[\];")
-FUNCTION = re.compile(r'extern "C" __global__ void(?P<attributes>[^{;]*?)\b(?P<name>\w+)\(int M(?P<arguments>[^{]*)\)\s*{')
+FUNCTION = re.compile(
+    r'extern "C" __global__ void(?P<attributes>[^{;]*?)\b(?P<name>\w+)\(int '
+    r"M(?P<arguments>[^{]*)\)\s*{"
+)
 CLUSTER = re.compile(r"__cluster_dims__\((.+?), 1, 1\)")
 _RUN = """
 extern "C" const char* run_{name}(int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc,
@@ -36,9 +48,14 @@ class Map(ctypes.Structure):
     """`TensorMap` of simulator.h."""
 
     _fields_ = (
-        ("first", ctypes.c_void_p), ("width", ctypes.c_int64), ("height", ctypes.c_int64), ("pitch", ctypes.c_int64),
-        ("box_width", ctypes.c_int32), ("box_height", ctypes.c_int32), ("rest", ctypes.c_uint8 * 88),
-    )  # fmt: skip
+        ("first", ctypes.c_void_p),
+        ("width", ctypes.c_int64),
+        ("height", ctypes.c_int64),
+        ("pitch", ctypes.c_int64),
+        ("box_width", ctypes.c_int32),
+        ("box_height", ctypes.c_int32),
+        ("rest", ctypes.c_uint8 * 88),
+    )
 
 
 def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
@@ -50,7 +67,10 @@ def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
     for name in REPLACED:
         (headers / name).write_text("")
     before, own = source.split("#line 1", 1)
-    text = f'#include "types.h"\n{before}#include "simulator.h"\n#line 1{SHARED.sub("uint8_t* shared = dynamic_shared();", own)}'
+    text = (
+        f'#include "types.h"\n{before}#include "simulator.h"\n#line '
+        f"1{SHARED.sub('uint8_t* shared = dynamic_shared();', own)}"
+    )
     for match in FUNCTION.finditer(text):
         maps = match["arguments"].count("TensorMap ")
         pointer = re.search(r"(\w+)\* __restrict__ workspace", match["arguments"])
@@ -61,27 +81,53 @@ def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
     (folder / "kernel.cpp").write_text(CLUSTER.sub("", text))
     made = folder / "kernel.so"
     command = [
-        "g++", "-std=c++17", "-O2", "-w", "-fPIC", "-shared", f"-I{headers}", f"-I{HERE}", "-o", made, folder / "kernel.cpp",
-    ]  # fmt: skip
+        "g++",
+        "-std=c++17",
+        "-O2",
+        "-w",
+        "-fPIC",
+        "-shared",
+        f"-I{headers}",
+        f"-I{HERE}",
+        "-o",
+        made,
+        folder / "kernel.cpp",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]
     return ctypes.CDLL(str(made))
 
 
 def run(
-    library: ctypes.CDLL, kernel: Kernel, configuration: Configuration, problem: Problem, device: Mapping[str, int], seed: int
+    library: ctypes.CDLL,
+    kernel: Kernel,
+    configuration: Configuration,
+    problem: Problem,
+    device: Mapping[str, int],
+    seed: int,
 ) -> Any:
-    """Launch on a problem. Return the buffer of C afterwards, or what the simulator complains of."""
+    """Launch on a problem. Return the buffer of C afterwards, or what the simulator complains
+    of.
+    """
     names = problem.names() | device
     matrices = [_aligned(buffer) for buffer in buffers(problem)]
-    starts = [matrix.ctypes.data + matrix.itemsize * place.first for matrix, place in zip(matrices, places(problem), strict=True)]
-    memory = _aligned(np.full(-(-(kernel.workspace_of(configuration, names) or 0) // 2) + 64, 0xFFFF, np.uint16))
+    starts = [
+        matrix.ctypes.data + matrix.itemsize * place.first
+        for matrix, place in zip(matrices, places(problem), strict=True)
+    ]
+    memory = _aligned(
+        np.full(-(-(kernel.workspace_of(configuration, names) or 0) // 2) + 64, 0xFFFF, np.uint16)
+    )
     addresses = dict(zip("ABC", starts, strict=True)) | {"workspace": memory.ctypes.data}
     maps = (Map * 4)()
     for index, tensor_map in enumerate(kernel.maps(configuration, names)):
         if tensor_map.aligned:
             maps[index] = Map(
-                addresses[tensor_map.of] + tensor_map.at, tensor_map.width, tensor_map.height, tensor_map.pitch, *tensor_map.box
+                addresses[tensor_map.of] + tensor_map.at,
+                tensor_map.width,
+                tensor_map.height,
+                tensor_map.pitch,
+                *tensor_map.box,
             )
     alpha, beta = (ctypes.c_float(float(factor)) for factor in scalars(problem))
     a, b, c = (ctypes.c_void_p(start) for start in starts)
@@ -89,16 +135,33 @@ def run(
         launch = library[f"run_{shape.function}"]
         launch.restype = ctypes.c_char_p
         complaint = launch(
-            problem.m, problem.n, problem.k, alpha, a, problem.lda, b, problem.ldb, beta, c, problem.ldc,
-            ctypes.c_void_p(memory.ctypes.data), maps, (ctypes.c_uint * 3)(*shape.grid), shape.block[0], shape.dynamic_shared, seed,
-        )  # fmt: skip
+            problem.m,
+            problem.n,
+            problem.k,
+            alpha,
+            a,
+            problem.lda,
+            b,
+            problem.ldb,
+            beta,
+            c,
+            problem.ldc,
+            ctypes.c_void_p(memory.ctypes.data),
+            maps,
+            (ctypes.c_uint * 3)(*shape.grid),
+            shape.block[0],
+            shape.dynamic_shared,
+            seed,
+        )
         if complaint:
             return complaint.decode()
     return matrices[2]
 
 
 def _aligned(array: Any) -> Any:
-    """A copy that begins at a multiple of 128 bytes, as device memory does; GUARD elements are a multiple of that."""
+    """A copy that begins at a multiple of 128 bytes, as device memory does; GUARD elements are a
+    multiple of that.
+    """
     assert GUARD * array.itemsize % 128 == 0
     room = np.empty(array.nbytes + 128, np.uint8)
     first = -room.ctypes.data % 128

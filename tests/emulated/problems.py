@@ -1,4 +1,6 @@
-"""The gauntlet in an emulator: operands as a device draws them, and the verdict that it would have."""
+"""The gauntlet in an emulator: operands as a device draws them, and the verdict that it would
+have.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,30 +22,42 @@ from ladder.model.problem import Problem
 DEVICE = {"sm_count": 3, "shared_memory_per_block": 227 << 10, "clusters_of_4": 1}
 """What headers' expressions know of the device: few SMs, so that few tiles make several waves."""
 FEW = {(2, 3, 5), (36, 40, 12), (64, 32, 64), (65, 63, 15), (127, 129, 9)}
-"""M, N, K of those of the gauntlet's problems that Oclgrind, which is slow, gets: several blocks and tiles along K, whole ones
-and edges, operands on addresses of 4 bytes."""
+"""M, N, K of those of the gauntlet's problems that Oclgrind, which is slow, gets: several blocks
+and tiles along K, whole ones and edges, operands on addresses of 4 bytes.
+"""
 
 
 def few(element_type: str) -> list[Problem]:
     """The problems for Oclgrind."""
-    return [problem for problem in problems(element_type) if (problem.m, problem.n, problem.k) in FEW]
+    return [
+        problem for problem in problems(element_type) if (problem.m, problem.n, problem.k) in FEW
+    ]
 
 
 def launch(
     problem: Problem, kernel: Kernel, configuration: Configuration, programs: dict[str, str]
 ) -> tuple[Launch, np.ndarray, np.ndarray, np.ndarray]:
-    """What `emulator.run` takes: the arrays of A and B end with their last element, and that of C has canaries round it."""
+    """What `emulator.run` takes: the arrays of A and B end with their last element, and that of C
+    has canaries round it.
+    """
     names = problem.names() | DEVICE
     shapes = kernel.launches(configuration, names)
     arrays = [buffer.copy() for buffer in drawn(problem)]
     for index, place in enumerate(places(problem)[:2]):
-        arrays[index] = arrays[index][GUARD : place.first + (place.rows - 1) * place.ld + place.cols]
+        arrays[index] = arrays[index][
+            GUARD : place.first + (place.rows - 1) * place.ld + place.cols
+        ]
     given = Launch(
-        [programs[shape.function] for shape in shapes], [shape.grid for shape in shapes], [shape.block for shape in shapes],
+        [programs[shape.function] for shape in shapes],
+        [shape.grid for shape in shapes],
+        [shape.block for shape in shapes],
         kernel.workspace_of(configuration, names) or 0,
-        (problem.m, problem.n, problem.k), (problem.lda, problem.ldb, problem.ldc),
-        (*problem.offsets[:2], GUARD + problem.offsets[2]), problem.alpha, problem.beta,
-    )  # fmt: skip
+        (problem.m, problem.n, problem.k),
+        (problem.lda, problem.ldb, problem.ldc),
+        (*problem.offsets[:2], GUARD + problem.offsets[2]),
+        problem.alpha,
+        problem.beta,
+    )
     return given, *arrays
 
 
@@ -56,33 +70,50 @@ def drawn(problem: Problem) -> Sequence[np.ndarray]:
 @cache
 def reference_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """C in float64, and what its error bound is relative to."""
-    matrices = (inside(buffer, where) for buffer, where in zip(drawn(problem), places(problem), strict=True))
+    matrices = (
+        inside(buffer, where) for buffer, where in zip(drawn(problem), places(problem), strict=True)
+    )
     return reference(*(float(factor) for factor in scalars(problem)), *matrices)
 
 
 def complaint(problem: Problem, result: np.ndarray) -> str:
     """What is wrong with the buffer of C after a launch, or ""."""
-    place, (sums, scale), element = places(problem)[2], reference_of(problem), ELEMENT_TYPES[problem.element_type]
+    place, (sums, scale), element = (
+        places(problem)[2],
+        reference_of(problem),
+        ELEMENT_TYPES[problem.element_type],
+    )
     with np.errstate(all="ignore"):
-        expected, actual = values(rounded(sums, problem.element_type)), values(inside(result, place))
+        expected, actual = (
+            values(rounded(sums, problem.element_type)),
+            values(inside(result, place)),
+        )
         finite = np.isfinite(actual) & np.isfinite(expected)
         wild = ~finite & ~((actual == expected) | (np.isnan(actual) & np.isnan(expected)))
         exact = exact_mask(problem)
         expected = np.where(exact, expected, sums)
         off = np.where(finite, np.abs(actual - expected), 0.0)
-        least = 2.0 ** (element.exponents[0] + 1) * element.output_roundoff  # the least positive number
-        share = np.where(wild | (exact & (off > 0)), np.inf, np.where(off > least, off / scale, 0.0))
+        # the least positive number
+        least = 2.0 ** (element.exponents[0] + 1) * element.output_roundoff
+        share = np.where(
+            wild | (exact & (off > 0)), np.inf, np.where(off > least, off / scale, 0.0)
+        )
     written, untouched = result.copy(), drawn(problem)[2].copy()
     for buffer in (written, untouched):
         inside(buffer, place)[:] = 0
-    stray = np.count_nonzero(written.view(f"u{written.itemsize}") != untouched.view(f"u{written.itemsize}"))
+    stray = np.count_nonzero(
+        written.view(f"u{written.itemsize}") != untouched.view(f"u{written.itemsize}")
+    )
     squares = (float(np.sum(np.square(part[finite]))) for part in (off, expected, scale))
-    errors = Errors(*squares, float(share.max()), int(share.argmax()), int(np.count_nonzero(wild)), int(stray))
+    errors = Errors(
+        *squares, float(share.max()), int(share.argmax()), int(np.count_nonzero(wild)), int(stray)
+    )
     return judge(errors, problem).reason
 
 
 def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configuration]:
-    """The default configuration, and the legal one of its sweep that differs from it in the most parameters.
+    """The default configuration, and the legal one of its sweep that differs from it in the most
+    parameters.
 
     Of a kernel with clusters with one slice, and so one block a cluster.
     """
@@ -90,21 +121,36 @@ def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configurat
         kernel = replace(
             kernel,
             parameters={**kernel.parameters, "SLICES": 1},
-            configurations=[{**configuration, "SLICES": 1} for configuration in kernel.configurations],
+            configurations=[
+                {**configuration, "SLICES": 1} for configuration in kernel.configurations
+            ],
         )
     default = Configuration(element_type, tuple(kernel.parameters.items()))
-    legal = [configuration for configuration, objection in kernel.expand({}, [element_type]) if not objection]
+    legal = [
+        configuration
+        for configuration, objection in kernel.expand({}, [element_type])
+        if not objection
+    ]
     other = max(
-        legal, key=lambda configuration: sum(a != b for a, b in zip(configuration.parameters, default.parameters, strict=True))
+        legal,
+        key=lambda configuration: sum(
+            a != b for a, b in zip(configuration.parameters, default.parameters, strict=True)
+        ),
     )
     return [default] if other == default else [default, other]
 
 
 def lower_kernel(
-    tool: Tool, kernel: Kernel, configuration: Configuration, source: str, include: Path, folder: Path
+    tool: Tool,
+    kernel: Kernel,
+    configuration: Configuration,
+    source: str,
+    include: Path,
+    folder: Path,
 ) -> dict[str, str]:
     """The programs of a kernel's functions, from `source`, which a test may have changed."""
-    given = dict.fromkeys(PROBLEM_NAMES, 1) | DEVICE  # an alignment of 1: what an unaligned problem needs
+    # an alignment of 1: what an unaligned problem needs
+    given = dict.fromkeys(PROBLEM_NAMES, 1) | DEVICE
     shapes = kernel.launches(configuration, given)
     functions = ["gemm", *(launch["function"] for launch in kernel.then)]
     shared = max(shape.dynamic_shared for shape in shapes)

@@ -1,4 +1,6 @@
-"""Every CPU rung on an aarch64 processor that QEMU emulates: cross-compiled with the project's flags, through the gauntlet."""
+"""Every CPU rung on an aarch64 processor that QEMU emulates: cross-compiled with the project's
+flags, through the gauntlet.
+"""
 
 import subprocess
 from pathlib import Path
@@ -64,7 +66,17 @@ GIVEN = np.dtype([("size", "6i4"), ("factors", "2f8"), ("places", "6i8")])
 
 def build(source: str, into: Path, *flags: str) -> Path:
     # Python's process has libm, which what is loaded may use
-    command = ["aarch64-linux-gnu-gcc", "-x", "c", "-", *flags, "-Wl,--no-as-needed", "-lm", "-o", into]
+    command = [
+        "aarch64-linux-gnu-gcc",
+        "-x",
+        "c",
+        "-",
+        *flags,
+        "-Wl,--no-as-needed",
+        "-lm",
+        "-o",
+        into,
+    ]
     done = subprocess.run(command, input=source, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     return into
@@ -72,7 +84,10 @@ def build(source: str, into: Path, *flags: str) -> Path:
 
 def emulate(*command: str | Path, given: bytes = b"") -> bytes:
     done = subprocess.run(
-        ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", *command], input=given, capture_output=True, check=False
+        ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", *command],
+        input=given,
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
@@ -81,7 +96,12 @@ def emulate(*command: str | Path, given: bytes = b"") -> bytes:
 @pytest.fixture(scope="module")
 def support(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = ROOT / "workflow" / "ladder" / "devices"
-    return build((folder / "support.c").read_text(), tmp_path_factory.mktemp("support") / "support.so", *FLAGS, f"-I{folder}")
+    return build(
+        (folder / "support.c").read_text(),
+        tmp_path_factory.mktemp("support") / "support.so",
+        *FLAGS,
+        f"-I{folder}",
+    )
 
 
 def as_read(problem: Problem) -> bytes:
@@ -91,16 +111,30 @@ def as_read(problem: Problem) -> bytes:
     return head.tobytes() + b"".join(buffer.tobytes() for buffer in drawn(problem))
 
 
-@pytest.mark.parametrize(("kernel", "element_type"), CASES, ids=[f"{kernel.name}-{t}" for kernel, t in CASES])
-def test_every_cpu_rung_is_right_on_aarch64(kernel: Kernel, element_type: str, support: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "element_type"), CASES, ids=[f"{kernel.name}-{t}" for kernel, t in CASES]
+)
+def test_every_cpu_rung_is_right_on_aarch64(
+    kernel: Kernel, element_type: str, support: Path, tmp_path: Path
+) -> None:
     source = kernel.source(Configuration(element_type, tuple(kernel.parameters.items())))
     made = build(source, tmp_path / "kernel.so", *FLAGS, f"-I{ROOT / 'kernels' / 'include'}")
-    caller = build(CALLER, tmp_path / "caller", "-O1", f"-DT={'float' if element_type == 'float32' else 'double'}")
+    caller = build(
+        CALLER,
+        tmp_path / "caller",
+        "-O1",
+        f"-DT={'float' if element_type == 'float32' else 'double'}",
+    )
     asked = problems(element_type)
-    result = np.frombuffer(emulate(caller, made, support, given=b"".join(map(as_read, asked))), element_type)
+    result = np.frombuffer(
+        emulate(caller, made, support, given=b"".join(map(as_read, asked))), element_type
+    )
     ends = np.cumsum([places(problem)[2].total for problem in asked])
     assert len(result) == ends[-1]
-    complaints = {describe(p): complaint(p, part) for p, part in zip(asked, np.split(result, ends[:-1]), strict=True)}
+    complaints = {
+        describe(p): complaint(p, part)
+        for p, part in zip(asked, np.split(result, ends[:-1]), strict=True)
+    }
     assert {problem: message for problem, message in complaints.items() if message} == {}
 
 

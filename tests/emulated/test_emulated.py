@@ -1,4 +1,5 @@
-"""Every CUDA rung, unmodified, on the CPU: through the gauntlet (PoCL), and free of races and stray accesses (Oclgrind).
+"""Every CUDA rung, unmodified, on the CPU: through the gauntlet (PoCL), and free of races and stray
+accesses (Oclgrind).
 
 But those written for one architecture, whose instructions nothing emulates.
 """
@@ -27,7 +28,9 @@ CASES = [
     for kernel in discover(ROOT).values()
     if kernel.path.suffix == ".cu" and not kernel.architecture and not kernel.uses
     for element_type in kernel.element_types
-    for configuration in two_configurations(kernel, element_type)[: 2 if element_type == "float32" else 1]
+    for configuration in two_configurations(kernel, element_type)[
+        : 2 if element_type == "float32" else 1
+    ]
 ]
 DEFAULTS = [
     pytest.param(kernel, two_configurations(kernel, "float32")[0], id=kernel.name)
@@ -38,11 +41,19 @@ DEFAULTS = [
 
 
 def check(
-    tool: emulator.Tool, kernel: Kernel, configuration: Configuration, given: Sequence[Problem], folder: Path,
+    tool: emulator.Tool,
+    kernel: Kernel,
+    configuration: Configuration,
+    given: Sequence[Problem],
+    folder: Path,
     overflow: bool = False,
-) -> None:  # fmt: skip
-    """No findings, and the correct C of each problem; with `overflow` also of matrices whose products overflow."""
-    programs = lower_kernel(tool, kernel, configuration, kernel.source(configuration), ROOT / "kernels/include", folder)
+) -> None:
+    """No findings, and the correct C of each problem; with `overflow` also of matrices whose
+    products overflow.
+    """
+    programs = lower_kernel(
+        tool, kernel, configuration, kernel.source(configuration), ROOT / "kernels/include", folder
+    )
     launches = [launch(problem, kernel, configuration, programs) for problem in given]
     if overflow:
         launches.append(overflowing(launch(HUGE, kernel, configuration, programs)))
@@ -50,7 +61,8 @@ def check(
     assert outcome.findings == []
     assert len(outcome.arrays) == len(launches)
     complaints = {
-        describe(problem): complaint(problem, result) for problem, result in zip(given, outcome.arrays[: len(given)], strict=True)
+        describe(problem): complaint(problem, result)
+        for problem, result in zip(given, outcome.arrays[: len(given)], strict=True)
     }
     assert {problem: message for problem, message in complaints.items() if message} == {}
     if overflow:
@@ -65,24 +77,34 @@ def check(
 HUGE = Problem(65, 63, 70)
 
 
-def overflowing(given: tuple[emulator.Launch, np.ndarray, np.ndarray, np.ndarray]) -> tuple[Any, ...]:
-    """Matrices some of whose results are infinite, with the sign of their products, which are all 1e60; others are finite."""
+def overflowing(
+    given: tuple[emulator.Launch, np.ndarray, np.ndarray, np.ndarray],
+) -> tuple[Any, ...]:
+    """Matrices some of whose results are infinite, with the sign of their products, which are all
+    1e60; others are finite.
+    """
     shapes, a, b, c = given
     random = np.random.default_rng(5)
-    rows, columns = (random.choice([-1e30, 1, 1e30], count).astype(np.float32) for count in (HUGE.m, HUGE.n))
+    rows, columns = (
+        random.choice([-1e30, 1, 1e30], count).astype(np.float32) for count in (HUGE.m, HUGE.n)
+    )
     a[:], b[:] = np.repeat(rows, HUGE.k), np.tile(columns, HUGE.k)
     return shapes, a, b, c
 
 
 @pytest.mark.parametrize(("kernel", "configuration"), CASES)
-def test_right_in_the_gauntlet(kernel: Kernel, configuration: Configuration, tmp_path: Path) -> None:
+def test_right_in_the_gauntlet(
+    kernel: Kernel, configuration: Configuration, tmp_path: Path
+) -> None:
     """And what certainly overflows is infinite."""
     overflow = configuration.element_type == "float32"
     check("pocl", kernel, configuration, problems(configuration.element_type), tmp_path, overflow)
 
 
 def test_the_template_is_right_in_the_gauntlet(tmp_path: Path) -> None:
-    path = written(tmp_path / "kernels" / "cuda" / "template.cu", TEXT[".cu"].format(title="Template"))
+    path = written(
+        tmp_path / "kernels" / "cuda" / "template.cu", TEXT[".cu"].format(title="Template")
+    )
     kernel = parse(path)
     for index, configuration in enumerate(two_configurations(kernel, "float32")):
         check("pocl", kernel, configuration, problems("float32"), tmp_path / str(index))
@@ -96,5 +118,7 @@ def test_the_kernel_of_the_readme_is_right_in_the_gauntlet(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("kernel", "configuration"), DEFAULTS)
-def test_no_races_and_nothing_outside(kernel: Kernel, configuration: Configuration, tmp_path: Path) -> None:
+def test_no_races_and_nothing_outside(
+    kernel: Kernel, configuration: Configuration, tmp_path: Path
+) -> None:
     check("oclgrind", kernel, configuration, few("float32"), tmp_path)

@@ -1,4 +1,6 @@
-"""Tests of the tests: a fault planted in a real kernel is found, by the means that ought to find it."""
+"""Tests of the tests: a fault planted in a real kernel is found, by the means that ought to find
+it.
+"""
 
 import shutil
 from collections.abc import Sequence
@@ -16,55 +18,239 @@ from problems import complaint, few, launch, lower_kernel
 from test_emulated import ROOT
 
 Symptom = Literal["race", "outside", "divergence", "result"]
-"""A data race, an access outside a buffer, a barrier that not all threads reach (all by Oclgrind); a wrong C (by PoCL)."""
+"""A data race, an access outside a buffer, a barrier that not all threads reach (all by Oclgrind);
+a wrong C (by PoCL).
+"""
 
 FINDINGS = {"race": "data race", "outside": "Invalid", "divergence": "divergence"}
 """What Oclgrind's complaint contains."""
 
-# The kernel, the file the fault is planted in, the text replaced (its first occurrence), the text put there, and what finds it.
+# The kernel, the file the fault is planted in, the text replaced (its first occurrence), the text
+# put there, and what finds it.
 FAULTS: dict[str, tuple[str, str, str, str, Symptom]] = {
-    "no barrier before the tile is read": ("03_shared_tile", "", "__syncthreads();  // the tiles are complete", "", "race"),
-    "no barrier before the tile is overwritten": ("04_shared_tile_unrolled", "", "__syncthreads();  // nobody", "// nobody", "race"),
-    "no barrier with register tiles": ("05_register_tile", "", "__syncthreads();  // the tiles are complete", "", "race"),
-    "no barrier with vector loads": ("06_vectorized_loads", "", "__syncthreads();  // nobody", "// nobody", "race"),
-    "no barrier with two buffers": ("07_double_buffer", "", "__syncthreads();  // the next", "// the next", "race"),
-    "one buffer taken for two": ("08_padded_shared", "", "tileB.put(sB[now ^ 1]", "tileB.put(sB[now]", "race"),
+    "no barrier before the tile is read": (
+        "03_shared_tile",
+        "",
+        "__syncthreads();  // the tiles are complete",
+        "",
+        "race",
+    ),
+    "no barrier before the tile is overwritten": (
+        "04_shared_tile_unrolled",
+        "",
+        "__syncthreads();  // nobody",
+        "// nobody",
+        "race",
+    ),
+    "no barrier with register tiles": (
+        "05_register_tile",
+        "",
+        "__syncthreads();  // the tiles are complete",
+        "",
+        "race",
+    ),
+    "no barrier with vector loads": (
+        "06_vectorized_loads",
+        "",
+        "__syncthreads();  // nobody",
+        "// nobody",
+        "race",
+    ),
+    "no barrier with two buffers": (
+        "07_double_buffer",
+        "",
+        "__syncthreads();  // the next",
+        "// the next",
+        "race",
+    ),
+    "one buffer taken for two": (
+        "08_padded_shared",
+        "",
+        "tileB.put(sB[now ^ 1]",
+        "tileB.put(sB[now]",
+        "race",
+    ),
     "buffers not exchanged": ("09_register_reuse", "", "now ^= 1;", "", "race"),
-    "no barrier between buffers": ("10_block_tile_128", "", "        __syncthreads();\n", "", "race"),
-    "barrier in a branch":
-        ("03_shared_tile", "", "  const int row = ", "  if (thread < 16) __syncthreads();\n  const int row = ", "divergence"),
-    "return before a barrier":
-        ("05_register_tile", "", "  Acc sum[TM]", "  if (row0 + threadIdx.y >= M) return;\n  Acc sum[TM]", "divergence"),
-    "a column too many read": ("02_naive_coalesced", "", "col >= N) return", "col > N) return", "outside"),
-    "a tile's last column not guarded": ("06_vectorized_loads", "", "k0 + k < K ? N - col0 - c : 0", "N - col0 - c", "outside"),
-    "an element too many in a row's end": ("07_double_buffer", "vector.cuh", "left > 3", "left > 2", "outside"),
-    "alignment not tested": ("10_block_tile_128", "vector.cuh", "addresses % 16 == 0", "true", "outside"),
-    "a row too many written": ("05_register_tile", "", "if (row < M && col < N) store", "if (row <= M && col < N) store", "result"),
-    "a column too many written": ("01_naive_uncoalesced", "", "col >= N) return", "col > N) return", "result"),
+    "no barrier between buffers": (
+        "10_block_tile_128",
+        "",
+        "        __syncthreads();\n",
+        "",
+        "race",
+    ),
+    "barrier in a branch": (
+        "03_shared_tile",
+        "",
+        "  const int row = ",
+        "  if (thread < 16) __syncthreads();\n  const int row = ",
+        "divergence",
+    ),
+    "return before a barrier": (
+        "05_register_tile",
+        "",
+        "  Acc sum[TM]",
+        "  if (row0 + threadIdx.y >= M) return;\n  Acc sum[TM]",
+        "divergence",
+    ),
+    "a column too many read": (
+        "02_naive_coalesced",
+        "",
+        "col >= N) return",
+        "col > N) return",
+        "outside",
+    ),
+    "a tile's last column not guarded": (
+        "06_vectorized_loads",
+        "",
+        "k0 + k < K ? N - col0 - c : 0",
+        "N - col0 - c",
+        "outside",
+    ),
+    "an element too many in a row's end": (
+        "07_double_buffer",
+        "vector.cuh",
+        "left > 3",
+        "left > 2",
+        "outside",
+    ),
+    "alignment not tested": (
+        "10_block_tile_128",
+        "vector.cuh",
+        "addresses % 16 == 0",
+        "true",
+        "outside",
+    ),
+    "a row too many written": (
+        "05_register_tile",
+        "",
+        "if (row < M && col < N) store",
+        "if (row <= M && col < N) store",
+        "result",
+    ),
+    "a column too many written": (
+        "01_naive_uncoalesced",
+        "",
+        "col >= N) return",
+        "col > N) return",
+        "result",
+    ),
     "lda for ldb": ("01_naive_uncoalesced", "", "size_t(k) * ldb", "size_t(k) * lda", "outside"),
-    "two elements exchanged": ("09_register_reuse", "tile.cuh", "[c + 1][r] = part[i].y", "[c + 1][r] = part[i].z", "result"),
+    "two elements exchanged": (
+        "09_register_reuse",
+        "tile.cuh",
+        "[c + 1][r] = part[i].y",
+        "[c + 1][r] = part[i].z",
+        "result",
+    ),
     "a warp's columns exchanged": ("10_block_tile_128", "", "n / 4 * 32", "n / 4 * 16", "result"),
-    "a whole tile too few": ("04_shared_tile_unrolled", "", "k0 < K && alpha", "k0 + BK <= K && alpha", "result"),
+    "a whole tile too few": (
+        "04_shared_tile_unrolled",
+        "",
+        "k0 < K && alpha",
+        "k0 + BK <= K && alpha",
+        "result",
+    ),
     "C read where beta is 0": ("03_shared_tile", "store.cuh", "beta == 0 ? 0 :", "", "result"),
-    "C read four at a time where beta is 0": ("10_block_tile_128", "vector.cuh", "beta == 0 ?", "false ?", "result"),
+    "C read four at a time where beta is 0": (
+        "10_block_tile_128",
+        "vector.cuh",
+        "beta == 0 ?",
+        "false ?",
+        "result",
+    ),
     "a slice too few added": ("11_split_k", "", "slice < SLICES", "slice < SLICES - 1", "result"),
-    "slices that overlap": ("11_split_k", "", "begin + length, K)", "begin + length + 1, K)", "result"),
-    "slices in one place": ("11_split_k", "", "workspace + size_t(blockIdx.z) * M * N", "workspace", "result"),
-    "no barrier between buffers of a slice": ("11_split_k", "", "        __syncthreads();\n", "", "race"),
-    "no barrier in the ring of stages": ("12_async_copies", "", "        __syncthreads();     //", "        //", "race"),
-    "the snake does not turn": ("13_snake_order", "snake.cuh", "const int m = TM < TN ? turn : line", "const int m = line / 2", "result"),
-    "a row beyond the matrix is read":
-        ("13_snake_order", "snake.cuh", "(min(row0 + ra + i * ROWS_A, M - 1) - top)", "(i * ROWS_A)", "outside"),
-    "k invented": ("13_snake_order", "snake.cuh", "from_a + down[i], ka < first)", "from_a + down[i], true)", "result"),
-    "a group's sums forgotten":
-        ("14_cluster_split_k", "", "part < SLICES * GROUPS", "part < SLICES * GROUPS - 1", "result"),
-    "a share too few added": ("15_last_wave", "", "block <= last - first", "block < last - first", "result"),
-    "the parts of a block in one place": ("15_last_wave", "", "2 * blockIdx.x + (k0 == 0)", "2 * blockIdx.x", "result"),
-    "a share that begins a step too late":
-        ("15_last_wave", "", "step = shares.begin(blockIdx.x),", "step = shares.begin(blockIdx.x) + 1,", "result"),
-    "thin tiles that begin a row too low": ("16_thin_edge", "", "M / BM * BM : M;", "M / BM * BM + 1 : M;", "result"),
-    "beta forgotten": ("10_block_tile_128", "vector.cuh", "alpha * sum[3] + beta * v.w", "alpha * sum[3]", "result"),
-}  # fmt: skip
+    "slices that overlap": (
+        "11_split_k",
+        "",
+        "begin + length, K)",
+        "begin + length + 1, K)",
+        "result",
+    ),
+    "slices in one place": (
+        "11_split_k",
+        "",
+        "workspace + size_t(blockIdx.z) * M * N",
+        "workspace",
+        "result",
+    ),
+    "no barrier between buffers of a slice": (
+        "11_split_k",
+        "",
+        "        __syncthreads();\n",
+        "",
+        "race",
+    ),
+    "no barrier in the ring of stages": (
+        "12_async_copies",
+        "",
+        "        __syncthreads();     //",
+        "        //",
+        "race",
+    ),
+    "the snake does not turn": (
+        "13_snake_order",
+        "snake.cuh",
+        "const int m = TM < TN ? turn : line",
+        "const int m = line / 2",
+        "result",
+    ),
+    "a row beyond the matrix is read": (
+        "13_snake_order",
+        "snake.cuh",
+        "(min(row0 + ra + i * ROWS_A, M - 1) - top)",
+        "(i * ROWS_A)",
+        "outside",
+    ),
+    "k invented": (
+        "13_snake_order",
+        "snake.cuh",
+        "from_a + down[i], ka < first)",
+        "from_a + down[i], true)",
+        "result",
+    ),
+    "a group's sums forgotten": (
+        "14_cluster_split_k",
+        "",
+        "part < SLICES * GROUPS",
+        "part < SLICES * GROUPS - 1",
+        "result",
+    ),
+    "a share too few added": (
+        "15_last_wave",
+        "",
+        "block <= last - first",
+        "block < last - first",
+        "result",
+    ),
+    "the parts of a block in one place": (
+        "15_last_wave",
+        "",
+        "2 * blockIdx.x + (k0 == 0)",
+        "2 * blockIdx.x",
+        "result",
+    ),
+    "a share that begins a step too late": (
+        "15_last_wave",
+        "",
+        "step = shares.begin(blockIdx.x),",
+        "step = shares.begin(blockIdx.x) + 1,",
+        "result",
+    ),
+    "thin tiles that begin a row too low": (
+        "16_thin_edge",
+        "",
+        "M / BM * BM : M;",
+        "M / BM * BM + 1 : M;",
+        "result",
+    ),
+    "beta forgotten": (
+        "10_block_tile_128",
+        "vector.cuh",
+        "alpha * sum[3] + beta * v.w",
+        "alpha * sum[3]",
+        "result",
+    ),
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -81,17 +267,28 @@ def test_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
     if header:
         (include / header).write_text(planted)
     tool: emulator.Tool = "pocl" if symptom == "result" else "oclgrind"
-    programs = lower_kernel(tool, kernel, configuration, source if header else planted, include, tmp_path)
+    programs = lower_kernel(
+        tool, kernel, configuration, source if header else planted, include, tmp_path
+    )
 
     def run(given: Sequence[Problem]) -> emulator.Outcome:
-        return emulator.run(tool, [launch(problem, kernel, configuration, programs) for problem in given])
+        return emulator.run(
+            tool, [launch(problem, kernel, configuration, programs) for problem in given]
+        )
 
     if symptom == "result":
         given = problems("float32")
-        assert any(complaint(problem, result) for problem, result in zip(given, run(given).arrays, strict=True))
+        assert any(
+            complaint(problem, result)
+            for problem, result in zip(given, run(given).arrays, strict=True)
+        )
         return
     parts = [few("float32")[:2], few("float32")[2:]]  # small ones first: Oclgrind is slow
-    if symptom == "race":  # and counts every single one: the problem with most tiles along K is enough, or three of them
+    if (
+        symptom == "race"
+        # and counts every single one: the problem with most tiles along K is enough, or three of
+        # them
+    ):
         deep = max(few("float32"), key=lambda problem: problem.k)
         whole = {"STAGES", "SLICES"} & kernel.parameters.keys()
         parts = [[deep if whole else replace(deep, k=min(deep.k, 3 * kernel.parameters["BK"]))]]

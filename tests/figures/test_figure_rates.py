@@ -24,12 +24,24 @@ def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
         best.loc[at & best["kernel"].isin(kernels), ["ratio", "ratio_low", "ratio_high"]] = ratio
     figure = draw(changed(dataset, best=best), "performance")
     squares, others = figure.axes
-    above = {round(each.get_position()[0], 3): each.get_text() for each in squares.texts if each.get_position()[1] == 1.02}
+    above = {
+        round(each.get_position()[0], 3): each.get_text()
+        for each in squares.texts
+        if each.get_position()[1] == 1.02
+    }
     assert above[4096] == "05\n≈03"
-    beside = {each.get_position()[1]: each.get_text() for each in others.texts if each.get_position()[0] == 1.01}
+    beside = {
+        each.get_position()[1]: each.get_text()
+        for each in others.texts
+        if each.get_position()[0] == 1.01
+    }
     labels = [each.get_text() for each in others.get_yticklabels()]
     assert beside[labels.index("256×256×16384")] == "05 ≈03"
-    assert squares.get_title(loc="left") == others.get_title(loc="right") == "fastest of rungs and cuBLAS:"
+    assert (
+        squares.get_title(loc="left")
+        == others.get_title(loc="right")
+        == "fastest of rungs and cuBLAS:"
+    )
     assert "≈: the intervals overlap" in caption(figure)
 
 
@@ -40,10 +52,19 @@ def test_intervals_and_marks_are_drawn(dataset):
     squares, others = figure.axes
     drawn = lines(squares)["05 register tile"].get_ydata()
     assert drawn == pytest.approx(100 * of_squares["ratio"].to_numpy())
-    bands = [band.get_paths()[0].vertices[:, 1] for band in squares.collections if band.get_alpha() == 0.25 and band.get_paths()]
+    bands = [
+        band.get_paths()[0].vertices[:, 1]
+        for band in squares.collections
+        if band.get_alpha() == 0.25 and band.get_paths()
+    ]
     ends = 100 * of_squares["ratio_low"].min(), 100 * of_squares["ratio_high"].max()
     assert any((band.min(), band.max()) == pytest.approx(ends) for band in bands)
-    segments = [each for bars in others.collections if hasattr(bars, "get_segments") for each in bars.get_segments()]
+    segments = [
+        each
+        for bars in others.collections
+        if hasattr(bars, "get_segments")
+        for each in bars.get_segments()
+    ]
     other = best.set_index("problem").loc["256x256x16384", ["ratio_low", "ratio_high"]]
     assert any(sorted(segment[:, 0]) == pytest.approx(list(100 * other)) for segment in segments)
     edges = {to_hex(edge) for dots in squares.collections for edge in dots.get_edgecolors()}
@@ -56,11 +77,17 @@ def test_intervals_and_marks_are_drawn(dataset):
 def test_the_ladder_is_shown_at_one_size_with_means_over_one_set(dataset, state):
     figure = draw(dataset, "ladder", state)
     assert words(figure)[0] == f"Throughput at M = N = K = 4096 on NVIDIA Made Up, float32, {state}"
-    ((count, those),) = re.findall(r"over the (\d+) problems that every rung has: ([^.]*)\.", note(figure))
+    ((count, those),) = re.findall(
+        r"over the (\d+) problems that every rung has: ([^.]*)\.", note(figure)
+    )
     assert (count, len(those.split(", "))) == ("10", 10)
     (axes,) = figure.axes
-    assert list(cells(axes)) == [View(*dataset, state).nice(kernel) for kernel in shown(dataset, state)]
-    hatched = {bars.get_label() for bars in axes.containers if bars.patches[0].get_hatch() == "...."}
+    assert list(cells(axes)) == [
+        View(*dataset, state).nice(kernel) for kernel in shown(dataset, state)
+    ]
+    hatched = {
+        bars.get_label() for bars in axes.containers if bars.patches[0].get_hatch() == "...."
+    }
     assert ("05_register_tile" in hatched) == (state == "cold")
 
 
@@ -84,7 +111,9 @@ def test_gains_say_what_pairs_say(dataset):
     (axes,) = draw(dataset, "ladder").axes
     assert "faster (08)" in cells(axes)["10 block tile 128"][3]
     assert re.fullmatch(r"≈ ×[01][.0-9]* \(07\)", cells(axes)["08 padded shared"][3])
-    (axes,) = draw(changed(dataset, pairs=dataset[0]["pairs"].assign(verdict="slower")), "ladder").axes
+    (axes,) = draw(
+        changed(dataset, pairs=dataset[0]["pairs"].assign(verdict="slower")), "ladder"
+    ).axes
     assert "slower (08)" in cells(axes)["10 block tile 128"][3]
 
 
@@ -98,7 +127,9 @@ def test_a_gain_is_over_the_rung_that_a_rung_builds_on(dataset, monkeypatch):
     best = rows(dataset, state="warm", problem="4096").set_index("kernel")["tflops"]
     factor, _, over = cells(axes)["10 block tile 128"][3].partition(" faster ")
     assert over == "(05)"
-    assert float(factor[1:]) == pytest.approx(best["10_block_tile_128"] / best["05_register_tile"], rel=0.02)
+    assert float(factor[1:]) == pytest.approx(
+        best["10_block_tile_128"] / best["05_register_tile"], rel=0.02
+    )
 
 
 def test_bars_have_intervals_and_those_of_tensor_cores_are_broken(dataset):
@@ -153,11 +184,25 @@ def test_samples_show_every_sample_by_process(dataset):
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == ["4096:\nthe ladder's", "256:\nsmallest", "256×256×16384:\nwidest spread"]
     for axes in figure.axes:
-        assert sum(len(each.get_offsets()) for each in axes.collections) == len(synthetic.SHARES) * 5 * 8
+        assert (
+            sum(len(each.get_offsets()) for each in axes.collections)
+            == len(synthetic.SHARES) * 5 * 8
+        )
         assert len({tuple(each.get_facecolor()[0]) for each in axes.collections}) == 5
     widest = max(abs(x) for each in figure.axes[2].collections for x, _ in each.get_offsets())
-    assert widest > 10 > max(abs(x) for each in figure.axes[0].collections for x, _ in each.get_offsets())
-    assert "m" in next(label.get_text() for label in figure.axes[2].get_yticklabels() if "01" in label.get_text()).split()
+    assert (
+        widest
+        > 10
+        > max(abs(x) for each in figure.axes[0].collections for x, _ in each.get_offsets())
+    )
+    assert (
+        "m"
+        in next(
+            label.get_text()
+            for label in figure.axes[2].get_yticklabels()
+            if "01" in label.get_text()
+        ).split()
+    )
 
 
 def test_energy_has_the_range_of_its_processes(dataset):
@@ -166,27 +211,49 @@ def test_energy_has_the_range_of_its_processes(dataset):
     (axes,) = figure.axes
     drawn = lines(axes)
     assert list(drawn) == shown(dataset, "sustained")
-    assert {kernel: line.get_xdata()[0] for kernel, line in drawn.items()} == pytest.approx(best["energy_j"].to_dict())
+    assert {kernel: line.get_xdata()[0] for kernel, line in drawn.items()} == pytest.approx(
+        best["energy_j"].to_dict()
+    )
     row = best.loc["05_register_tile"]
     ranges = [list(line.get_xdata()) for line in axes.get_lines() if len(line.get_xdata()) == 2]
     assert pytest.approx([row["energy_low_j"], row["energy_high_j"]]) in ranges
-    assert cells(axes)["05 register tile"][:2] == [three(row["energy_j"]), three(1000 * row["tflop_per_j"])]
+    assert cells(axes)["05 register tile"][:2] == [
+        three(row["energy_j"]),
+        three(1000 * row["tflop_per_j"]),
+    ]
     assert (axes.get_xscale(), axes.get_title(loc="left")) == ("log", "4096")
     assert figure.texts[0].get_text().endswith("sustained")
 
 
 @pytest.mark.slow
 def test_datasets_side_by_side(dataset, tmp_path):
-    other = made(tmp_path / "y", seed=1, device="nvidia-other", name="NVIDIA Other", speed=0.8, problems=synthetic.SMALL)
-    figure = figures.comparison({"nvidia-made-up": View(*dataset, "warm"), "nvidia-other": View(*other, "warm")})
+    other = made(
+        tmp_path / "y",
+        seed=1,
+        device="nvidia-other",
+        name="NVIDIA Other",
+        speed=0.8,
+        problems=synthetic.SMALL,
+    )
+    figure = figures.comparison(
+        {"nvidia-made-up": View(*dataset, "warm"), "nvidia-other": View(*other, "warm")}
+    )
     count = len(synthetic.SHARES)
-    for axes, quotient, near in zip(figure.axes, (0.8, 1), (0.02, 0.03), strict=True):  # rates and ratios
+    # rates and ratios
+    for axes, quotient, near in zip(figure.axes, (0.8, 1), (0.02, 0.03), strict=True):
         widths = [bar.get_width() for bar in axes.patches]
-        assert np.divide(widths[count:], widths[:count]) == pytest.approx([quotient] * count, rel=near)
+        assert np.divide(widths[count:], widths[:count]) == pytest.approx(
+            [quotient] * count, rel=near
+        )
     assert {"nvidia-made-up: NVIDIA Made Up", "nvidia-other: NVIDIA Other"} <= set(words(figure))
     right = axes.get_xlim()[1]
-    assert 125 < right < 140  # the rungs can be told apart; what leaves the panel has its value written there
-    assert [text.get_text() for text in axes.texts] == [f"{width:.3g}" for width in widths if width > right] != []
+    # the rungs can be told apart; what leaves the panel has its value written there
+    assert 125 < right < 140
+    assert (
+        [text.get_text() for text in axes.texts]
+        == [f"{width:.3g}" for width in widths if width > right]
+        != []
+    )
     assert words(figure)[0] == "Best configurations at M = N = K = 4096, float32"
 
 
@@ -204,12 +271,22 @@ def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(data
     assert axes.get_title(loc="left") == "compiler=nvrtc\nmaxrregcount=128"
     assert axes.get_xlabel() == "% faster than nvcc"
     for place, kernel in enumerate(("03_shared_tile", "05_register_tile")):
-        labels = {label for name, label, _ in summary.index if name == kernel and "nvrtc" not in label}
+        labels = {
+            label for name, label, _ in summary.index if name == kernel and "nvrtc" not in label
+        }
         changes = [
-            100 * (summary[kernel, f"{label} compiler=nvrtc maxrregcount=128", problem] / summary[kernel, label, problem] - 1)
+            100
+            * (
+                summary[kernel, f"{label} compiler=nvrtc maxrregcount=128", problem]
+                / summary[kernel, label, problem]
+                - 1
+            )
             for label in labels
             for problem in (256, 4096)
         ]
         assert sorted(axes.collections[place].get_offsets()[:, 0]) == pytest.approx(sorted(changes))
         assert axes.lines[place].get_xdata()[0] == pytest.approx(np.median(changes))
-    assert [figures.NEEDS["compilers"](View(*given, "warm")) for given in (dataset, compiled)] == [False, True]
+    assert [figures.NEEDS["compilers"](View(*given, "warm")) for given in (dataset, compiled)] == [
+        False,
+        True,
+    ]

@@ -1,4 +1,6 @@
-"""Planted frauds and faults, through real measure jobs: each gets its status, and a reason that names where it was caught."""
+"""Planted frauds and faults, through real measure jobs: each gets its status, and a reason that
+names where it was caught.
+"""
 
 import re
 import subprocess
@@ -17,12 +19,24 @@ from planted_frauds import INCLUDE, NOTES, StuckClock, assemble, complaints, exp
 
 
 def test_there_are_forty_and_the_page_says_what_becomes_of_each():
-    assert len({name for (_, name), must in expected().items() if must["status"] != "correct"}) >= 40
-    rows = re.findall(
-        r"^\| [^|]+ \(`(\w+)`\) \| [^|]+ \| ([^|]*?) ?\| ([^|]*?) ?\|$", (ROOT / "docs" / "frauds.md").read_text(), re.MULTILINE
+    assert (
+        len({name for (_, name), must in expected().items() if must["status"] != "correct"}) >= 40
     )
-    documented = {(kind, name): cell for name, *cells in rows for kind, cell in zip(("cpu", "cuda"), cells, strict=True) if cell}
-    becomes = {key: f"`{must['status']}`" + f", {must['by']}".replace(", nothing", "") for key, must in expected().items()}
+    rows = re.findall(
+        r"^\| [^|]+ \(`(\w+)`\) \| [^|]+ \| ([^|]*?) ?\| ([^|]*?) ?\|$",
+        (ROOT / "docs" / "frauds.md").read_text(),
+        re.MULTILINE,
+    )
+    documented = {
+        (kind, name): cell
+        for name, *cells in rows
+        for kind, cell in zip(("cpu", "cuda"), cells, strict=True)
+        if cell
+    }
+    becomes = {
+        key: f"`{must['status']}`" + f", {must['by']}".replace(", nothing", "")
+        for key, must in expected().items()
+    }
     assert documented == becomes
 
 
@@ -39,7 +53,8 @@ def test_on_the_cpu(tmp_path, monkeypatch):
     # these hope to find a result; every timed launch has computed its own
     for name in ("if_right", "unless_poisoned", "cached_by_contents", "keeps_a"):
         timed = sum(
-            len(outcomes[name][problem]["samples_us"]) * outcomes[name][problem]["repeats"] for problem in ("deep", "wide")
+            len(outcomes[name][problem]["samples_us"]) * outcomes[name][problem]["repeats"]
+            for problem in ("deep", "wide")
         )
         assert (notes / name).stat().st_size >= timed >= 80
 
@@ -50,9 +65,14 @@ def test_all_for_a_gpu_compile(tmp_path):
     texts = ['#include "fraud.cuh"', "using T = float; using Acc = float;"]
     for kernel in assemble(tmp_path).values():
         if kernel.kind == "cuda":
-            source = kernel.source(Configuration("float32", ())).partition(f'"{kernel.path.name}"')[2]
+            source = kernel.source(Configuration("float32", ())).partition(f'"{kernel.path.name}"')[
+                2
+            ]
             renamed = source.replace("spoil(", f"spoil_{kernel.name}(")
-            texts.append(f"#define gemm gemm_{kernel.name}\nnamespace of_{kernel.name} {{{renamed}}}\n#undef gemm")
+            texts.append(
+                f"#define gemm gemm_{kernel.name}\nnamespace of_{kernel.name} "
+                f"{{{renamed}}}\n#undef gemm"
+            )
     (tmp_path / "all.cu").write_text("\n".join(texts))
     command = [nvcc(), "-std=c++17", "-arch=sm_90", "-cubin", "-Xptxas", "-O0", f"-I{INCLUDE}"]
     command += ["-o", "all.cubin", "all.cu"]

@@ -2,7 +2,8 @@
 
 compute-sanitizer --tool racecheck python tests/gpu/sanitize.py FOLDER
 
-FOLDER keeps what is compiled. With --compile that is all that is done, so that compilers are not watched too.
+FOLDER keeps what is compiled. With --compile that is all that is done, so that compilers are not
+watched too.
 """
 
 import os
@@ -23,21 +24,33 @@ from ladder.model.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = {(2, 3, 5), (63, 65, 129), (97, 101, 103), (128, 128, 128), (130, 259, 516)}
-"""M, N, K of those of the gauntlet's problems that are launched: whole tiles and edges, several of each."""
+"""M, N, K of those of the gauntlet's problems that are launched: whole tiles and edges, several of
+each.
+"""
 AT_MOST = 20
 """Configurations of a kernel: a tool takes seconds for each."""
 
 
 def chosen(kernel: Kernel) -> list[Configuration]:
-    """Return the first and the last configuration, or of what copies asynchronously, where each waits elsewhere, at most AT_MOST of all."""
-    legal = [configuration for configuration, objection in kernel.expand({}, kernel.element_types[:1]) if not objection]
+    """Return the first and the last configuration, or of what copies asynchronously, where each
+    waits elsewhere, at most AT_MOST of all.
+    """
+    legal = [
+        configuration
+        for configuration, objection in kernel.expand({}, kernel.element_types[:1])
+        if not objection
+    ]
     is_asynchronous = kernel.compute_capability or kernel.architecture
-    return legal[:: -(-len(legal) // AT_MOST)] if is_asynchronous else list(dict.fromkeys([legal[0], legal[-1]]))
+    return (
+        legal[:: -(-len(legal) // AT_MOST)]
+        if is_asynchronous
+        else list(dict.fromkeys([legal[0], legal[-1]]))
+    )
 
 
 def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[Problem]:
-    """For what goes by the number of SMs, or has clusters: more tiles than SMs, the last ones short, K no longer than it takes for shares
-    of the last wave to end within tiles.
+    """For what goes by the number of SMs, or has clusters: more tiles than SMs, the last ones
+    short, K no longer than it takes for shares of the last wave to end within tiles.
     """
     if "sm_count" not in kernel.text and "__cluster_dims__" not in kernel.text:
         return []
@@ -47,13 +60,21 @@ def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[P
     return [exactly(problem, kernel.precision == "tf32")]
 
 
-def compiled(arch: str, folder: Path) -> list[tuple[Kernel, Sequence[tuple[Configuration, Resource]]]]:
+def compiled(
+    arch: str, folder: Path
+) -> list[tuple[Kernel, Sequence[tuple[Configuration, Resource]]]]:
     """What is launched of each kernel, compiled into a folder, or found there."""
     kernels = []
-    for kernel in (kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"):
+    for kernel in (
+        kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"
+    ):
         configurations = chosen(kernel)
         rows = compile_kernel(
-            kernel, [(configuration, "") for configuration in configurations], arch, folder / kernel.name, os.cpu_count() or 1
+            kernel,
+            [(configuration, "") for configuration in configurations],
+            arch,
+            folder / kernel.name,
+            os.cpu_count() or 1,
         )
         kernels.append((kernel, list(zip(configurations, rows, strict=True))))
     return kernels
@@ -73,7 +94,11 @@ def main(folder: Path, only_compile: bool) -> None:
     made = {}
     for kernel, rows in kernels:
         tf32 = kernel.precision == "tf32"
-        small = [problem for problem in problems(kernel.element_types[0], tf32) if (problem.m, problem.n, problem.k) in SHAPES]
+        small = [
+            problem
+            for problem in problems(kernel.element_types[0], tf32)
+            if (problem.m, problem.n, problem.k) in SHAPES
+        ]
         for configuration, row in rows:
             given = [*small, *waves(kernel, configuration, device.names["sm_count"])]
             for problem in given if row.status == "compiled" else []:
@@ -84,7 +109,9 @@ def main(folder: Path, only_compile: bool) -> None:
                     continue
                 subject = f"{kernel.name} {configuration.label} on {describe(problem)}"
                 print(subject, flush=True)  # what the tool says next is about this
-                launch = device.kernel(kernel, configuration, (folder / kernel.name / row.binary).read_bytes())
+                launch = device.kernel(
+                    kernel, configuration, (folder / kernel.name / row.binary).read_bytes()
+                )
                 verdict = judge(device.check(launch), problem, tf32)
                 launched += 1
                 if verdict.status != "correct":

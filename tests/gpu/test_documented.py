@@ -1,4 +1,6 @@
-"""What the pages tell somebody with a GPU to run, run there: their kernels, and what the chapters let one try."""
+"""What the pages tell somebody with a GPU to run, run there: their kernels, and what the chapters
+let one try.
+"""
 
 import documented
 import pytest
@@ -22,6 +24,10 @@ def test_a_command_runs(stranger, command):
 
 
 def test_the_kernel_of_a_tutorial_is_correct_in_the_end(stranger):
-    block = [it for it in documented.blocks() if (it.page, it.language) == ("docs/bring-your-kernel.md", "cuda")][-1]
+    block = [
+        it
+        for it in documented.blocks()
+        if (it.page, it.language) == ("docs/bring-your-kernel.md", "cuda")
+    ][-1]
     stranger.write("kernels/cuda/91_tutorial.cu", block.text)
     assert stranger.run("ladder try kernels/cuda/91_tutorial.cu") == 0, stranger.printed

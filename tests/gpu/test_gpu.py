@@ -59,7 +59,11 @@ def test_cublas_passes_the_gauntlet(gpu, name, element_type):
             verdict = judge(gpu.check(launch), problem, tf32)
             if name in REDUCING and element_type in OF_CUDA and INEXACT in verdict.reason:
                 continue
-            assert verdict.status == "correct", (configuration.label, describe(problem), verdict.reason)
+            assert verdict.status == "correct", (
+                configuration.label,
+                describe(problem),
+                verdict.reason,
+            )
 
 
 def test_cublas_with_fp32_sums_is_exact_where_cublas_may_not_be(gpu):
@@ -68,11 +72,19 @@ def test_cublas_with_fp32_sums_is_exact_where_cublas_may_not_be(gpu):
         assert judge(gpu.check(gpu.baseline("cublas_fp32_sums")), problem).status == "correct"
 
 
-@pytest.mark.parametrize("variables", [
-    {"NVIDIA_TF32_OVERRIDE": "0"},
-    {"NVIDIA_TF32_OVERRIDE": "1"},
-    {"CUDA_LAUNCH_BLOCKING": "1", "CUDA_FORCE_PTX_JIT": "1", "CUDA_MODULE_LOADING": "EAGER", "CUBLAS_WORKSPACE_CONFIG": ":0:0"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"NVIDIA_TF32_OVERRIDE": "0"},
+        {"NVIDIA_TF32_OVERRIDE": "1"},
+        {
+            "CUDA_LAUNCH_BLOCKING": "1",
+            "CUDA_FORCE_PTX_JIT": "1",
+            "CUDA_MODULE_LOADING": "EAGER",
+            "CUBLAS_WORKSPACE_CONFIG": ":0:0",
+        },
+    ],
+)
 def test_no_variable_changes_what_cublas_does(gpu, monkeypatch, variables):
     (uuid,), problem = first_gpu().uuids, Problem(2048, 2048, 2048)
     candidates = {Candidate("cublas"): True, Candidate("cublas_tf32", precision="tf32"): True}
@@ -90,7 +102,9 @@ def test_no_variable_changes_what_cublas_does(gpu, monkeypatch, variables):
         timed = [of_candidate[candidate] for candidate in candidates]
         session.end()
         assert [columns["status"] for columns in timed] == ["correct"] * 2
-        return session.environment, [(median(columns["samples_us"]), columns["frobenius_error"]) for columns in timed]
+        return session.environment, [
+            (median(columns["samples_us"]), columns["frobenius_error"]) for columns in timed
+        ]
 
     plain = outcomes()
     for name, value in variables.items():
@@ -112,36 +126,69 @@ def test_tf32_does_not_pass_for_float32(gpu):
                 assert "a row of C is off by" in fault(audit, problem)
 
 
-APPROXIMATE = ("normal", "lognormal", "scaled", "inner", "cancelling", "alternating", "denormal", "huge", "nonfinite")
+APPROXIMATE = (
+    "normal",
+    "lognormal",
+    "scaled",
+    "inner",
+    "cancelling",
+    "alternating",
+    "denormal",
+    "huge",
+    "nonfinite",
+)
 
 
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_the_device_draws_what_the_host_draws(gpu, distribution, element_type):
-    """To the bit, canaries and all, but for what logarithms, powers and fused multiply-adds leave open, and for what a NaN looks like."""
+    """To the bit, canaries and all, but for what logarithms, powers and fused multiply-adds leave
+    open, and for what a NaN looks like.
+    """
     import pycuda.driver as cuda
 
-    problem = Problem(33, 65, 170, element_type=element_type, padding=2, offset=1, beta=0.5, distribution=distribution, seed=3)
+    problem = Problem(
+        33,
+        65,
+        170,
+        element_type=element_type,
+        padding=2,
+        offset=1,
+        beta=0.5,
+        distribution=distribution,
+        seed=3,
+    )
     element = ELEMENT_TYPES[element_type]
     with given(gpu, problem) as operands:
         operands.poison(operands.results, problem.seed)
         gpu.stream.synchronize()
         whole = zip(operands.sets[0], places(problem), strict=False)
-        sources = [address + element.size * (at.first - place.first) for (address, at), place in whole]
+        sources = [
+            address + element.size * (at.first - place.first) for (address, at), place in whole
+        ]
         for source, expected in zip((*sources, operands.results), buffers(problem), strict=True):
             actual = np.empty_like(expected)
             cuda.memcpy_dtoh(actual, source)
             if distribution in APPROXIMATE:
-                # float64 shows what the functions themselves leave open, near a cosine's zeros the most
-                eps, least = 2 * element.output_roundoff, 2.0 ** (element.exponents[0] + 1) * element.output_roundoff
-                near = {"rtol": max(2 * eps, 1e-13), "atol": 16 * eps if distribution == "normal" else least}
+                # float64 shows what the functions themselves leave open, near a cosine's zeros the
+                # most
+                eps, least = (
+                    2 * element.output_roundoff,
+                    2.0 ** (element.exponents[0] + 1) * element.output_roundoff,
+                )
+                near = {
+                    "rtol": max(2 * eps, 1e-13),
+                    "atol": 16 * eps if distribution == "normal" else least,
+                }
                 np.testing.assert_allclose(values(actual), values(expected), **near, equal_nan=True)
             else:
                 assert actual.tobytes() == expected.tobytes()
 
 
 def beside(gpu: Any, spoil: Callable[[int, int, int], None]) -> Launch:
-    """cuBLAS's call, and after it in the same launch something else, of the addresses of A, B and C."""
+    """cuBLAS's call, and after it in the same launch something else, of the addresses of A, B and
+    C.
+    """
     base = gpu.baseline("cublas")
 
     def bind(*addresses: int) -> Callable[[], None]:
@@ -157,7 +204,8 @@ def beside(gpu: Any, spoil: Callable[[int, int, int], None]) -> Launch:
 
 
 def spoil_at(gpu: Any, address: int, element_type: str) -> None:
-    """Queue the writing of 64 at an address, many times what rounding C to bfloat16 may change in a row. In 16 bits a 0 follows.
+    """Queue the writing of 64 at an address, many times what rounding C to bfloat16 may change in a
+    row. In 16 bits a 0 follows.
 
     Two of the same would cancel out in an audit that has one of them with each sign.
     """
@@ -180,7 +228,9 @@ PLACES: dict[str, tuple[Callable[[Problem], tuple[str, int]], str]] = {
     "after A": (lambda p: ("a", p.m * p.lda + 4), "elements of A and B were overwritten"),
     "B": (lambda p: ("b", 5 * p.ldb + 4), "elements of A and B were overwritten"),
 }
-"""Element of a matrix, from where it begins, that is spoilt in every launch, and what the audit says. Even, on rows of even lengths."""
+"""Element of a matrix, from where it begins, that is spoilt in every launch, and what the audit
+says. Even, on rows of even lengths.
+"""
 
 
 @pytest.mark.parametrize("times", [1, 5])
@@ -193,7 +243,9 @@ def test_what_spoils_a_timed_launch_is_found(gpu, where, element_type, times):
     with given(gpu, problem):
         right = gpu.sample(gpu.baseline("cublas"), times)
         place = "abc".index(matrix), index * ELEMENT_TYPES[element_type].size
-        spoil = beside(gpu, lambda *addresses: spoil_at(gpu, addresses[place[0]] + place[1], element_type))
+        spoil = beside(
+            gpu, lambda *addresses: spoil_at(gpu, addresses[place[0]] + place[1], element_type)
+        )
         wrong = gpu.sample(spoil, times)
         for seed in range(5):
             of_right, of_wrong = gpu.time_round([right, wrong], False, seed)
@@ -209,7 +261,11 @@ def test_what_spoils_c_fails_the_comparison_of_all_elements(gpu, element_type):
         assert judge(gpu.check(gpu.baseline("cublas")), problem).status == "correct"
         for where in ("an element of C", "before C", "in the padding of C", "after C"):
             index = PLACES[where][0](problem)[1]
-            errors = gpu.check(beside(gpu, lambda a, b, c, index=index: spoil_at(gpu, c + index * size, element_type)))
+            errors = gpu.check(
+                beside(
+                    gpu, lambda a, b, c, index=index: spoil_at(gpu, c + index * size, element_type)
+                )
+            )
             assert judge(errors, problem).status == "incorrect"
             written = max(1, 4 // size)
             assert errors.stray == (0 if where == "an element of C" else written)
@@ -222,7 +278,9 @@ def test_what_is_written_far_from_a_matrix_is_found(gpu):
     with given(gpu, problem) as operands:
         for address, place in operands.sets[0]:
             for far in (address, address + 4 * (place.total - 1)):
-                sample = gpu.sample(beside(gpu, lambda a, b, c, far=far: spoil_at(gpu, far, "float32")), 1)
+                sample = gpu.sample(
+                    beside(gpu, lambda a, b, c, far=far: spoil_at(gpu, far, "float32")), 1
+                )
                 for seed in range(2):
                     assert "1 elements of A and B were overwritten" in fault(
                         gpu.time_round([sample], False, seed)[0].audit, problem
@@ -230,7 +288,8 @@ def test_what_is_written_far_from_a_matrix_is_found(gpu):
 
 
 def test_a_launch_that_knows_where_it_is_judged_hides_nothing(gpu):
-    """It computes nothing and zeroes A, C, the reference and the findings, but for the audit: there it leaves what would hide that.
+    """It computes nothing and zeroes A, C, the reference and the findings, but for the audit: there
+    it leaves what would hide that.
 
     Neither before its own audit does it help, nor behind that of the launch before.
     """
@@ -255,8 +314,13 @@ def test_a_launch_that_knows_where_it_is_judged_hides_nothing(gpu):
         samples = [gpu.sample(launch, 1) for launch in (right, wrong)]
         for seed in range(4):
             of_right, of_wrong = gpu.time_round(samples, False, seed, compare=True)
-            assert (fault(of_right.audit, problem), judge(of_right.errors, problem).status) == ("", "correct")
-            assert f"{problem.m * problem.k} elements of A and B were overwritten" in fault(of_wrong.audit, problem)
+            assert (fault(of_right.audit, problem), judge(of_right.errors, problem).status) == (
+                "",
+                "correct",
+            )
+            assert f"{problem.m * problem.k} elements of A and B were overwritten" in fault(
+                of_wrong.audit, problem
+            )
             assert judge(of_wrong.errors, problem).status == "incorrect"
         assert judge(gpu.check(wrong), problem).status == "incorrect"
 
@@ -272,14 +336,16 @@ def test_the_pipelines_own_kernels_leave_no_address_in_local_memory(gpu):
         for name in ("fill", "draw_wide", "compare", "audit_a", "audit_b")
         for element_type in ELEMENT_TYPES
     ]
-    assert {name: Function(module, name).attribute("LOCAL_SIZE_BYTES") for name in [*names, "stamp"]} == dict.fromkeys(
-        [*names, "stamp"], 0
-    )
+    assert {
+        name: Function(module, name).attribute("LOCAL_SIZE_BYTES") for name in [*names, "stamp"]
+    } == dict.fromkeys([*names, "stamp"], 0)
 
 
 @pytest.mark.parametrize("times", [1, 30])
 def test_the_stamps_agree_with_the_events(gpu, times):
-    """Whichever shows more time counts: that of the events, unless a launch has found the memory of one."""
+    """Whichever shows more time counts: that of the events, unless a launch has found the memory of
+    one.
+    """
     problem = Problem(512, 512, 512)
     with given(gpu, problem):
         sample = gpu.sample(gpu.baseline("cublas"), times)
@@ -302,10 +368,14 @@ def test_a_result_of_the_round_before_is_found(gpu):
 
         def stale(a: int, b: int, c: int) -> None:
             calls[0] += 1
-            cuda.memcpy_dtod_async(*((int(kept), c) if calls[0] == 1 else (c, int(kept))), size, gpu.stream)
+            cuda.memcpy_dtod_async(
+                *((int(kept), c) if calls[0] == 1 else (c, int(kept))), size, gpu.stream
+            )
 
         sample = gpu.sample(beside(gpu, stale), 1)
-        first, *others = (fault(gpu.time_round([sample], False, seed)[0].audit, problem) for seed in range(4))
+        first, *others = (
+            fault(gpu.time_round([sample], False, seed)[0].audit, problem) for seed in range(4)
+        )
         assert first == ""
         assert all("a row of C is off by" in other for other in others)
         kept.free()
@@ -315,7 +385,9 @@ def test_a_result_of_the_round_before_is_found(gpu):
 @pytest.mark.parametrize("distribution", ["uniform", "normal", "positive", "sparse", "hilbert"])
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 def test_right_samples_of_many_launches_have_no_fault(gpu, element_type, distribution, cold):
-    problem = Problem(96, 80, 300, element_type=element_type, distribution=distribution, beta=0.5, padding=1)
+    problem = Problem(
+        96, 80, 300, element_type=element_type, distribution=distribution, beta=0.5, padding=1
+    )
     with given(gpu, problem):
         gpu.reserve(20, cold)
         samples = [gpu.sample(gpu.baseline("cublas"), times, cold) for times in (1, 20)]
@@ -329,16 +401,22 @@ def test_a_kernel_that_misbehaves_is_a_row_and_harms_no_other(project: Project):
     assert [row for row in faults.on_gpu(project) if not row["as_told"]] == []
 
 
-@pytest.mark.parametrize("planted", foreign_faults.PLANTED, ids=lambda planted: f"{planted.file}: {planted.what}")
+@pytest.mark.parametrize(
+    "planted", foreign_faults.PLANTED, ids=lambda planted: f"{planted.file}: {planted.what}"
+)
 def test_a_fault_planted_in_another_language_is_found(gpu, tmp_path, planted):
     if planted.file == foreign_faults.TRITON and not toolchain.triton_version():
         pytest.skip("`make setup-triton` installs Triton")
     kernel, sent = kernel_file.parse(planted.write(tmp_path)), []
-    (row,) = compile_kernel(kernel, list(kernel.expand({}, ["float32"]))[:1], gpu.arch, tmp_path / "build", 1)
+    (row,) = compile_kernel(
+        kernel, list(kernel.expand({}, ["float32"]))[:1], gpu.arch, tmp_path / "build", 1
+    )
     worker = Worker(SimpleNamespace(send_bytes=sent.append))
     worker.device = gpu
     binary = str(tmp_path / "build" / row.binary)
-    worker._do(RunGauntlet("float32", Candidate(kernel.name, row.configuration, str(kernel.path), binary)))
+    worker._do(
+        RunGauntlet("float32", Candidate(kernel.name, row.configuration, str(kernel.path), binary))
+    )
     _, verdict = json.loads(sent[-1])
     assert verdict["status"] == "incorrect"
     assert re.search(planted.reason, verdict["reason"]), verdict["reason"]
@@ -350,10 +428,18 @@ def test_what_runs_below_ncu_launches_a_configuration(gpu, tmp_path):
     device, kernel = first_gpu(), KERNELS[0]
     configuration = next(c for c, objection in kernel.expand({}, ["float32"]) if not objection)
     (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, tmp_path, 1)
-    task = {"uuid": device.uuids[0], "support": str(gpu.support), "kernel": str(kernel.path), "configuration": configuration.label,
-            "binary": str(tmp_path / row.binary), "problem": {"m": 256, "n": 256, "k": 256}}  # fmt: skip
+    task = {
+        "uuid": device.uuids[0],
+        "support": str(gpu.support),
+        "kernel": str(kernel.path),
+        "configuration": configuration.label,
+        "binary": str(tmp_path / row.binary),
+        "problem": {"m": 256, "n": 256, "k": 256},
+    }
     command = [sys.executable, "-m", "ladder.measuring.counters", json.dumps(task)]
-    done = subprocess.run(command, cwd=ROOT / "workflow", capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT / "workflow", capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -365,7 +451,9 @@ def test_cold_launches_take_turns_on_copies_that_together_exceed_the_l2(gpu):
         launch = gpu.baseline("cublas")
         warm, cold = gpu.sample(launch, times), gpu.sample(launch, times, cold=True)
         sizes = [4 * place.total for place in places(problem)]
-        assert cold.sets * sum(sizes) > 2 * gpu.device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE)
+        assert cold.sets * sum(sizes) > 2 * gpu.device.get_attribute(
+            cuda.device_attribute.L2_CACHE_SIZE
+        )
         assert len(operands.sets) == cold.sets > warm.sets == 1
         took = {}
         for name, sample in (("cold", cold), ("warm", warm)):
@@ -375,14 +463,25 @@ def test_cold_launches_take_turns_on_copies_that_together_exceed_the_l2(gpu):
         assert took["cold"] > took["warm"]
 
 
-@pytest.mark.parametrize(("name", "problem"), [
-    *((name, Problem(500, 333, 1000, **LAYOUTS[1])) for name in ("02_naive_coalesced", "11_split_k", "13_snake_order", "15_last_wave")),
-    ("34_half_late_stores", Problem(500, 336, 1000, "float16", alpha=1.5, padding=8)),
-    ("37_half_last_wave", Problem(500, 336, 1000, "float16", alpha=1.5, padding="8,8,1")),
-    ("38_half_any_rows", Problem(500, 333, 1000, "float16", **LAYOUTS[1])),
-])  # fmt: skip
-def test_an_exported_kernel_gives_the_bits_of_the_pipeline_and_is_right_beside_cublas(gpu, name, problem, tmp_path):
-    kernel, size = kernel_file.discover(ROOT)[f"cuda/{name}"], ELEMENT_TYPES[problem.element_type].size
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        *(
+            (name, Problem(500, 333, 1000, **LAYOUTS[1]))
+            for name in ("02_naive_coalesced", "11_split_k", "13_snake_order", "15_last_wave")
+        ),
+        ("34_half_late_stores", Problem(500, 336, 1000, "float16", alpha=1.5, padding=8)),
+        ("37_half_last_wave", Problem(500, 336, 1000, "float16", alpha=1.5, padding="8,8,1")),
+        ("38_half_any_rows", Problem(500, 333, 1000, "float16", **LAYOUTS[1])),
+    ],
+)
+def test_an_exported_kernel_gives_the_bits_of_the_pipeline_and_is_right_beside_cublas(
+    gpu, name, problem, tmp_path
+):
+    kernel, size = (
+        kernel_file.discover(ROOT)[f"cuda/{name}"],
+        ELEMENT_TYPES[problem.element_type].size,
+    )
     configuration = Configuration(problem.element_type, tuple(kernel.parameters.items()))
     (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, tmp_path / "build", 1)
     binary = (tmp_path / "build" / row.binary).read_bytes()
@@ -415,7 +514,18 @@ extern "C" void launch(CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream str
 }}
 ''')
     include = Path(toolchain.nvcc()).resolve().parents[1] / "include"
-    flags = ["-x", "c++", "-isystem", str(include), "-shared", "-fPIC", str(source), "-lstdc++", "-o", str(library)]
+    flags = [
+        "-x",
+        "c++",
+        "-isystem",
+        str(include),
+        "-shared",
+        "-fPIC",
+        str(source),
+        "-lstdc++",
+        "-o",
+        str(library),
+    ]
     subprocess.run([*toolchain.cc(), *flags], check=True)
     ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
     in_cpp = ctypes.CDLL(str(library)).launch
@@ -425,8 +535,13 @@ extern "C" void launch(CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream str
 
     with given(gpu, problem):
         results = []
-        for launch in (gpu.kernel(kernel, configuration, binary), Launch(in_python), Launch(bind_cpp)):
-            assert judge(gpu.check(launch), problem).status == "correct"  # the reference is made by cuBLAS
+        for launch in (
+            gpu.kernel(kernel, configuration, binary),
+            Launch(in_python),
+            Launch(bind_cpp),
+        ):
+            # the reference is made by cuBLAS
+            assert judge(gpu.check(launch), problem).status == "correct"
             results.append(gpu.look()[3].tobytes())
         assert results[1] == results[0] and results[2] == results[0]
 
@@ -447,7 +562,9 @@ def test_launches_back_to_back_take_about_as_long_as_alone_and_are_audited(gpu):
 def test_the_clock_is_counted_during_each_sample_and_read_after_each_round(gpu):
     with given(gpu, Problem(1024, 1024, 1024)):
         sample = gpu.sample(gpu.baseline("cublas"), 20)
-        clocks = [gpu.time_round([sample, sample], cold, 1)[1].sm_clock_mhz for cold in (False, True)]
+        clocks = [
+            gpu.time_round([sample, sample], cold, 1)[1].sm_clock_mhz for cold in (False, True)
+        ]
         assert all(300 < clock <= gpu.describe()["max_sm_clock_mhz"] * 1.01 for clock in clocks)
         gpu.time_round([gpu.sample(gpu.baseline("cublas"), 1000)], False, 1)
         assert 300 < gpu.reading["sm_clock_mhz"] < 3000
@@ -467,9 +584,10 @@ def test_the_caches_are_faster_than_the_memory_behind_them(gpu):
     assert 50 < peaks["l2_latency_ns"] < 0.7 * peaks["memory_latency_ns"] < 2000
 
 
-@pytest.mark.parametrize(("rate", "element_type", "tensor_cores"), [
-    ("fp32_tflops", "float32", False), ("tensor_16_bit_tflops", "float16", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rate", "element_type", "tensor_cores"),
+    [("fp32_tflops", "float32", False), ("tensor_16_bit_tflops", "float16", True)],
+)
 def test_peaks_are_near_what_the_highest_clock_allows(gpu, rate, element_type, tensor_cores):
     environment = {"kind": "cuda", "attributes": gpu.describe(), "peaks": gpu.peaks()}
     if rate not in environment["peaks"]:

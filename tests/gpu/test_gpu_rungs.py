@@ -1,4 +1,6 @@
-"""Every rung on a GPU: right, with the same bits in every launch, and undisturbed by launches at the same time."""
+"""Every rung on a GPU: right, with the same bits in every launch, and undisturbed by launches at
+the same time.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,26 +28,44 @@ SERIES, AT_ONCE = 5, 3
 TF32X3 = "67_triton_tf32x3"
 """Triton's three products of TF32: docs/languages.md says what they do to infinities."""
 NOT_FINITE = "63_cutlass_tf32x3"
-"""CUTLASS's three products of TF32, which make infinities NaN. The gauntlet refuses it, for that alone."""
+"""CUTLASS's three products of TF32, which make infinities NaN. The gauntlet refuses it, for that
+alone.
+"""
 FLOAT32 = [
-    pytest.param(kernel, marks=pytest.mark.xfail(kernel.name == TF32X3, reason="infinities have the wrong sign", strict=True))
+    pytest.param(
+        kernel,
+        marks=pytest.mark.xfail(
+            kernel.name == TF32X3, reason="infinities have the wrong sign", strict=True
+        ),
+    )
     for kernel in KERNELS
     if "float32" in kernel.element_types and not kernel.precision
 ]
 CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
-of_every_rung = pytest.mark.parametrize(("kernel", "element_type"), CASES, ids=[f"{kernel.name}-{t}" for kernel, t in CASES])
+of_every_rung = pytest.mark.parametrize(
+    ("kernel", "element_type"), CASES, ids=[f"{kernel.name}-{t}" for kernel, t in CASES]
+)
 
 
-def compiled(gpu: Any, kernel: Kernel, element_type: str, folder: Path) -> dict[Configuration, bytes]:
-    """Every legal configuration of a kernel that this GPU can run, with its binary: compiled once for all tests."""
+def compiled(
+    gpu: Any, kernel: Kernel, element_type: str, folder: Path
+) -> dict[Configuration, bytes]:
+    """Every legal configuration of a kernel that this GPU can run, with its binary: compiled once
+    for all tests.
+    """
     if (kernel.name, element_type) not in gpu.binaries:
-        legal = [(configuration, objection) for configuration, objection in kernel.expand({}, [element_type]) if not objection]
+        legal = [
+            (configuration, objection)
+            for configuration, objection in kernel.expand({}, [element_type])
+            if not objection
+        ]
         rows = compile_kernel(kernel, legal, gpu.arch, folder, 8)
         if {row.status for row in rows} == {"not_supported"}:
             pytest.skip(rows[0].reason)
         assert {row.status for row in rows} == {"compiled"}
         binaries = {
-            configuration: (folder / row.binary).read_bytes() for (configuration, _), row in zip(legal, rows, strict=True)
+            configuration: (folder / row.binary).read_bytes()
+            for (configuration, _), row in zip(legal, rows, strict=True)
         }
         gpu.binaries[kernel.name, element_type] = binaries
     by_configuration: dict[Configuration, bytes] = gpu.binaries[kernel.name, element_type]
@@ -53,11 +73,23 @@ def compiled(gpu: Any, kernel: Kernel, element_type: str, folder: Path) -> dict[
 
 
 @of_every_rung
-def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems(gpu, kernel, element_type, tmp_path):
-    binaries, wrong, tf32 = compiled(gpu, kernel, element_type, tmp_path), [], kernel.precision == "tf32"
+def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems(
+    gpu, kernel, element_type, tmp_path
+):
+    binaries, wrong, tf32 = (
+        compiled(gpu, kernel, element_type, tmp_path),
+        [],
+        kernel.precision == "tf32",
+    )
     assert not any(cubin.state(binary) for binary in binaries.values())
-    larger = [Problem(*shape, element_type=element_type, **layout) for shape in LARGE for layout in LAYOUTS]
-    small = {configuration: problems_for(kernel, configuration, gpu.names) for configuration in binaries}
+    larger = [
+        Problem(*shape, element_type=element_type, **layout)
+        for shape in LARGE
+        for layout in LAYOUTS
+    ]
+    small = {
+        configuration: problems_for(kernel, configuration, gpu.names) for configuration in binaries
+    }
     several = dict.fromkeys(problem for of_one in small.values() for problem in of_one)
     for problem in [*several, *larger, *(exactly(large, tf32) for large in larger)]:
         use(gpu, problem)
@@ -67,19 +99,28 @@ def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems
             launch = gpu.kernel(kernel, configuration, binary)
             verdicts = [judge(gpu.check(launch), problem, tf32) for _ in range(LAUNCHES)]
             wrong += [
-                (configuration.label, describe(problem), verdict.reason) for verdict in verdicts if verdict.status != "correct"
+                (configuration.label, describe(problem), verdict.reason)
+                for verdict in verdicts
+                if verdict.status != "correct"
             ]
     refused = {problem.split()[-1] for _, problem, _ in wrong}
-    assert refused == ({"nonfinite"} if kernel.name == NOT_FINITE else set()), f"{len(wrong)} wrong, the first: {wrong[:3]}"
+    assert refused == ({"nonfinite"} if kernel.name == NOT_FINITE else set()), (
+        f"{len(wrong)} wrong, the first: {wrong[:3]}"
+    )
 
 
 @pytest.mark.parametrize("kernel", FLOAT32, ids=lambda kernel: kernel.name)
 def test_what_overflows_for_certain_is_infinite_as_cublas_s(gpu, kernel, tmp_path):
-    """Where all products of an element are 1e60 and of one sign; beside them others, which are finite."""
+    """Where all products of an element are 1e60 and of one sign; beside them others, which are
+    finite.
+    """
     import pycuda.driver as cuda
 
     problem = Problem(135, 262, 200)
-    if not any(able(gpu, kernel, configuration, problem) for configuration, _ in kernel.expand({}, ["float32"])):
+    if not any(
+        able(gpu, kernel, configuration, problem)
+        for configuration, _ in kernel.expand({}, ["float32"])
+    ):
         problem = Problem(144, 272, 208)  # Triton's kernels need multiples of 16
     random = np.random.default_rng(5)
     a, b = np.ones((problem.m, problem.k), np.float32), np.ones((problem.k, problem.n), np.float32)
@@ -104,21 +145,26 @@ def test_what_overflows_for_certain_is_infinite_as_cublas_s(gpu, kernel, tmp_pat
     assert len(set(expected[np.isinf(expected)])) == 2
     assert results
     for name, result in results.items():
-        np.testing.assert_allclose(result, expected, rtol=1e-5, err_msg=name)  # which holds infinities to be equal
+        # which holds infinities to be equal
+        np.testing.assert_allclose(result, expected, rtol=1e-5, err_msg=name)
 
 
 class Copies:
-    """Several places for the C of a problem whose operands are in use, so that launches on the same A and B can be told apart afterwards."""
+    """Several places for the C of a problem whose operands are in use, so that launches on the same
+    A and B can be told apart afterwards.
+    """
 
     def __init__(self, gpu: Any, problem: Problem) -> None:
         import pycuda.driver as cuda
 
-        old = gpu.look()[2]  # C as a launch finds it, from its first element on, and what lies after it
+        # C as a launch finds it, from its first element on, and what lies after it
+        old = gpu.look()[2]
         first = problem.offsets[2] * old.itemsize
         fresh = np.zeros((SERIES, -(-(first + old.nbytes) // 256) * 256), np.uint8)
         fresh[:, first : first + old.nbytes] = old.view(np.uint8)
         self.fresh, self.place = cuda.to_device(fresh), cuda.mem_alloc(fresh.nbytes)
-        self.on_host = cuda.pagelocked_empty(fresh.view(np.uint64).shape, np.uint64)  # what is copied most of the time
+        # what is copied most of the time
+        self.on_host = cuda.pagelocked_empty(fresh.view(np.uint64).shape, np.uint64)
         self.addresses = [int(self.place) + turn * fresh.shape[1] + first for turn in range(SERIES)]
 
     def renew(self, gpu: Any) -> None:
@@ -151,7 +197,9 @@ def bound(gpu: Any, launch: Launch, places: Copies) -> list[Callable[[], None]]:
 
 
 def series(gpu: Any, problem: Problem, launch: Launch) -> Any:
-    """The bits of C after each of several launches back to back, the first of which finds a poisoned workspace."""
+    """The bits of C after each of several launches back to back, the first of which finds a
+    poisoned workspace.
+    """
     places = copies(gpu, problem)
     places.renew(gpu)
     gpu._poison_workspace()
@@ -163,24 +211,42 @@ def series(gpu: Any, problem: Problem, launch: Launch) -> Any:
 
 def able(gpu: Any, kernel: Kernel, configuration: Configuration, *given: Problem) -> bool:
     """Whether a configuration supports all of the problems."""
-    return not any(kernel.unmet_need(configuration, {**problem.names(), **gpu.names}) for problem in given)
+    return not any(
+        kernel.unmet_need(configuration, {**problem.names(), **gpu.names}) for problem in given
+    )
 
 
 def waves(gpu: Any, **given: Any) -> Problem:
-    """One that has some more tiles than the GPU has SMs, also of the largest, 128 x 256: so that tiles are left for a last wave."""
+    """One that has some more tiles than the GPU has SMs, also of the largest, 128 x 256: so that
+    tiles are left for a last wave.
+    """
     return Problem(1280, 256 * (gpu.names["sm_count"] // 10 + 1), 520, **given)
 
 
 def uneven(problem: Problem) -> Problem:
     """As many tiles, whose last are not whole, and rows that begin anywhere."""
-    return replace(problem, m=problem.m - 5, n=problem.n - 3, k=problem.k + 1, padding=1, offset=1, alpha=-1.5, seed=1)
+    return replace(
+        problem,
+        m=problem.m - 5,
+        n=problem.n - 3,
+        k=problem.k + 1,
+        padding=1,
+        offset=1,
+        alpha=-1.5,
+        seed=1,
+    )
 
 
 @of_every_rung
 def test_every_launch_gives_the_same_bits(gpu, kernel, element_type, tmp_path):
-    """On rounded numbers, of which another order of summation gives others: split K, clusters and the last wave keep to one order."""
+    """On rounded numbers, of which another order of summation gives others: split K, clusters and
+    the last wave keep to one order.
+    """
     binaries, wrong = compiled(gpu, kernel, element_type, tmp_path), []
-    deep, wide = Problem(256, 512, 4096, element_type=element_type, beta=0.5), waves(gpu, element_type=element_type, beta=0.5)
+    deep, wide = (
+        Problem(256, 512, 4096, element_type=element_type, beta=0.5),
+        waves(gpu, element_type=element_type, beta=0.5),
+    )
     for problem in (deep, uneven(replace(deep, m=135, n=262)), wide, uneven(wide)):
         use(gpu, problem)
         for configuration, binary in binaries.items():
@@ -191,12 +257,21 @@ def test_every_launch_gives_the_same_bits(gpu, kernel, element_type, tmp_path):
             results = series(gpu, problem, launch)
             others = sum(not np.array_equal(results[0], row) for row in results[1:])
             if others or verdict.status != "correct":
-                wrong.append((configuration.label, describe(problem), f"{others} of {SERIES - 1} differ", verdict.reason))
+                wrong.append(
+                    (
+                        configuration.label,
+                        describe(problem),
+                        f"{others} of {SERIES - 1} differ",
+                        verdict.reason,
+                    )
+                )
     assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
 
 
 class Lane:
-    """A stream and a workspace of its own; within `with` the GPU uses them, and not those that it has else."""
+    """A stream and a workspace of its own; within `with` the GPU uses them, and not those that it
+    has else.
+    """
 
     def __init__(self, gpu: Any, workspace: Any = None, size: int = 0) -> None:
         import pycuda.driver as cuda
@@ -217,12 +292,19 @@ class Lane:
 
 
 def at_once(
-    gpu: Any, kernel: Kernel, configuration: Configuration, binary: bytes, lanes: Sequence[Lane], *given: Problem
+    gpu: Any,
+    kernel: Kernel,
+    configuration: Configuration,
+    binary: bytes,
+    lanes: Sequence[Lane],
+    *given: Problem,
 ) -> list[str]:
-    """What differs from the bits that a problem has alone where a series on each runs at the same time as that on the other.
+    """What differs from the bits that a problem has alone where a series on each runs at the same
+    time as that on the other.
 
-    A series is a graph, so that one launch from the host starts all of it. The problem that needs more shared memory, one with rows that
-    begin anywhere, comes last: that is what the function is then allowed.
+    A series is a graph, so that one launch from the host starts all of it. The problem that needs
+    more shared memory, one with rows that begin anywhere, comes last: that is what the function is
+    then allowed.
     """
     from cuda.bindings import driver
 
@@ -264,8 +346,14 @@ def pair(element_type: str) -> tuple[Problem, Problem]:
 
 
 @of_every_rung
-def test_launches_in_two_streams_at_once_do_not_disturb_each_other(gpu, kernel, element_type, tmp_path):
-    binaries, wrong, lanes = compiled(gpu, kernel, element_type, tmp_path), [], (Lane(gpu), Lane(gpu))
+def test_launches_in_two_streams_at_once_do_not_disturb_each_other(
+    gpu, kernel, element_type, tmp_path
+):
+    binaries, wrong, lanes = (
+        compiled(gpu, kernel, element_type, tmp_path),
+        [],
+        (Lane(gpu), Lane(gpu)),
+    )
     first, other = pair(element_type)
     for both in ((first, other), (waves(gpu, element_type=element_type, beta=0.5), other)):
         for configuration, binary in binaries.items():
@@ -279,10 +367,24 @@ def test_two_streams_with_one_workspace_do_disturb_each_other(gpu, tmp_path):
     """So launches in them do run at once."""
     import pycuda.driver as cuda
 
-    kernel, both, wrong = next(kernel for kernel in KERNELS if kernel.workspace and not kernel.architecture), pair("float32"), []
+    kernel, both, wrong = (
+        next(kernel for kernel in KERNELS if kernel.workspace and not kernel.architecture),
+        pair("float32"),
+        [],
+    )
     for configuration, binary in compiled(gpu, kernel, "float32", tmp_path).items():
-        size = max(kernel.workspace_of(configuration, {**problem.names(), **gpu.names}) or 0 for problem in both)
+        size = max(
+            kernel.workspace_of(configuration, {**problem.names(), **gpu.names}) or 0
+            for problem in both
+        )
         shared = cuda.mem_alloc(size)
-        wrong += at_once(gpu, kernel, configuration, binary, (Lane(gpu, shared, size), Lane(gpu, shared, size)), *both)
+        wrong += at_once(
+            gpu,
+            kernel,
+            configuration,
+            binary,
+            (Lane(gpu, shared, size), Lane(gpu, shared, size)),
+            *both,
+        )
     assert wrong
     assert all(complaint.startswith("at once") for complaint in wrong)

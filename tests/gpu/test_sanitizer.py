@@ -14,21 +14,30 @@ pytestmark = pytest.mark.gpu
 
 
 def sanitize(tool: str, root: Path, folder: Path, python: str = sys.executable) -> tuple[int, str]:
-    """Errors that a tool of compute-sanitizer counts in the project's own kernels, and what it printed; binaries are kept in a folder."""
+    """Errors that a tool of compute-sanitizer counts in the project's own kernels, and what it
+    printed; binaries are kept in a folder.
+    """
     command = shutil.which("compute-sanitizer")
     if not command:
         pytest.skip("compute-sanitizer is not on the PATH (it comes with the CUDA toolkit)")
     cuda = [kernel for kernel in discover(root).values() if kernel.kind == "cuda"]
     names = {"gemm", *(launch["function"] for kernel in cuda for launch in kernel.then)}
     only = [arg for name in sorted(names) for arg in ("--kernel-name", f"kernel_name={name}")]
-    apart = ("--padding", "65536") if tool == "memcheck" else ()  # between allocations: what leaves one does not land in the next
+    # between allocations: what leaves one does not land in the next
+    apart = ("--padding", "65536") if tool == "memcheck" else ()
     launches = [python, str(root / "tests" / "gpu" / "sanitize.py"), str(folder)]
     subprocess.run([*launches, "--compile"], timeout=500, check=True)
     done = subprocess.run(
         [command, "--tool", tool, *apart, *only, *launches],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
-    )  # fmt: skip
-    summary = re.search(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", done.stdout)
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    summary = re.search(
+        r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", done.stdout
+    )
     assert summary, done.stdout[-3000:]
     return int(summary.group(1) or summary.group(2)), done.stdout
 
@@ -49,16 +58,23 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_rung_is_clean(tool, binaries, record_property):
     errors, output = sanitize(tool, ROOT, binaries)
     done = re.search(r"(\d+) launches, 0 wrong", output)
-    for name, value in {"tool": tool, "errors": errors, "launches": int(done[1]) if done else 0}.items():
+    for name, value in {
+        "tool": tool,
+        "errors": errors,
+        "launches": int(done[1]) if done else 0,
+    }.items():
         record_property(name, value)  # for studies/checks.py
     assert errors == 0, f"{errors} of {tool}, the first:\n{first(output)}"
     assert done, output[-500:]
 
 
-@pytest.mark.parametrize(("tool", "right", "wrong"), [
-    ("memcheck", "row0 + r < M && k0 + k < K", "k0 + k < K"),
-    ("racecheck", "__syncthreads();  // the tiles are complete", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tool", "right", "wrong"),
+    [
+        ("memcheck", "row0 + r < M && k0 + k < K", "k0 + k < K"),
+        ("racecheck", "__syncthreads();  // the tiles are complete", ""),
+    ],
+)
 def test_a_planted_fault_is_found(project: Project, tmp_path, tool, right, wrong):
     shutil.copytree(ROOT / "tests" / "gpu", project.folder / "tests" / "gpu")
     for path in (project.folder / "kernels" / "cuda").glob("*.cu"):

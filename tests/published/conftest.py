@@ -1,6 +1,7 @@
 """Open each published dataset once: its samples and tables are shared by all tests of this folder.
 
-Everything here recomputes committed files and compares them with what is committed. Run it with `make check-published`.
+Everything here recomputes committed files and compares them with what is committed. Run it with
+`make check-published`.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,9 +32,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def opened() -> Iterator[Callable[[Path], Dataset]]:
     """Opens each dataset once, for the tests and for all that they call.
 
-    A dataset has the models of all kernels, whoever opens it. Repeats, from which nothing is drawn, have none.
+    A dataset has the models of all kernels, whoever opens it. Repeats, from which nothing is drawn,
+    have none.
     """
-    kernels, read, shown = discover(ROOT).values(), Dataset.open, set(featured(ROOT / PUBLISHED).values())
+    kernels, read, shown = (
+        discover(ROOT).values(),
+        Dataset.open,
+        set(featured(ROOT / PUBLISHED).values()),
+    )
 
     @cache
     def open_once(folder: Path) -> Dataset:
@@ -42,7 +48,11 @@ def opened() -> Iterator[Callable[[Path], Dataset]]:
     patch = pytest.MonkeyPatch()
     # of tests' own small checkouts, which they publish again, nothing is kept
     patch.setattr(
-        Dataset, "open", lambda folder, kernels=(): open_once(folder) if ROOT in folder.parents else read(folder, kernels)
+        Dataset,
+        "open",
+        lambda folder, kernels=(): (
+            open_once(folder) if ROOT in folder.parents else read(folder, kernels)
+        ),
     )
     yield open_once
     patch.undo()

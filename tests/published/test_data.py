@@ -1,4 +1,6 @@
-"""The committed data are whole, and the tables, figures and answers made from them are the ones committed."""
+"""The committed data are whole, and the tables, figures and answers made from them are the ones
+committed.
+"""
 
 import base64
 import gzip
@@ -40,7 +42,11 @@ def test_a_folder_says_what_was_measured_when_and_where(opened, datasets):
 
 def test_a_repeat_keeps_only_what_the_limits_are_made_from(published, datasets):
     for folder in set(datasets.values()) - set(featured(published).values()):
-        assert sorted(path.name for path in folder.iterdir()) == ["confirmed.parquet", "environment.json", "resources.csv"]
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "confirmed.parquet",
+            "environment.json",
+            "resources.csv",
+        ]
 
 
 def sha256(path):
@@ -52,11 +58,15 @@ def test_every_picture_on_a_page_is_the_one_that_is_drawn(published):
     pictures = [path.relative_to(published.resolve()) for path in sorted(publish.pictures(ROOT))]
     assert pictures
     for picture in pictures:
-        drawn = publish.read_sums(published.joinpath(*picture.parts[:2]))[f"../../../redrawn/{picture}"]
+        drawn = publish.read_sums(published.joinpath(*picture.parts[:2]))[
+            f"../../../redrawn/{picture}"
+        ]
         assert sha256(published / picture) == drawn, picture
 
 
-@pytest.mark.parametrize("make", [repeatability.contents, power.contents], ids=["repeat", "false_positives"])
+@pytest.mark.parametrize(
+    "make", [repeatability.contents, power.contents], ids=["repeat", "false_positives"]
+)
 def test_the_tables_of_repeats_are_current(published, make):
     """After a dataset is published, run `ladder repeat` and `studies/power.py false_positives`."""
     made = make(published)
@@ -69,11 +79,19 @@ def test_every_file_keeps_to_the_dictionary(published):
     assert len(paths) > 80
     for path in paths:
         assert [field for field in pq.read_schema(path) if not samples.is_known(field)] == [], path
-    for name, pattern in (("resources", "**/resources.csv"), ("counters", "**/counters.csv"), ("repeat", "repeat-*.csv")):
+    for name, pattern in (
+        ("resources", "**/resources.csv"),
+        ("counters", "**/counters.csv"),
+        ("repeat", "repeat-*.csv"),
+    ):
         types = {column.name: column.type for column in columns.tables()[name].columns}
         for path in published.glob(pattern):
             table = pd.read_csv(path, dtype=str, keep_default_na=False)
-            assert [column for column in table if column not in types or not fits(table[column], types[column])] == [], path
+            assert [
+                column
+                for column in table
+                if column not in types or not fits(table[column], types[column])
+            ] == [], path
 
 
 def test_the_explorer_holds_every_featured_dataset(opened, published):
@@ -90,7 +108,9 @@ def test_the_explorer_holds_every_featured_dataset(opened, published):
 
 
 def test_a_dataset_does_not_differ_from_itself(published, tmp_path):
-    folder = min(featured(published).values(), key=lambda folder: len(list(folder.glob("samples/*"))))
+    folder = min(
+        featured(published).values(), key=lambda folder: len(list(folder.glob("samples/*")))
+    )
     side = Dataset.open(folder)
     comparison = compare.Comparison(side, side, compare.changes(side, side, {}))
     assert set(comparison.rows["ratio"]) == {1}
@@ -101,16 +121,24 @@ def test_a_dataset_does_not_differ_from_itself(published, tmp_path):
 
 
 def test_confirmations_include_all_that_repeats_cannot_distinguish(published):
-    """The default campaign, which is of float32, confirms every candidate within the repeat limit of the best."""
+    """The default campaign, which is of float32, confirms every candidate within the repeat limit
+    of the best.
+    """
     within = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())["confirm"]["within"]
     for path in published.glob("repeat-*.csv"):
-        limits = pd.read_csv(path).query("state == 'warm' and element_type == 'float32'").repeat_limit.dropna()
+        limits = (
+            pd.read_csv(path)
+            .query("state == 'warm' and element_type == 'float32'")
+            .repeat_limit.dropna()
+        )
         assert len(limits)
         assert 1 - math.exp(-limits.max()) <= within
 
 
 def test_every_measured_peak_is_what_the_clock_allows(datasets):
-    environments = [json.loads((folder / "environment.json").read_text()) for folder in datasets.values()]
+    environments = [
+        json.loads((folder / "environment.json").read_text()) for folder in datasets.values()
+    ]
     shares = [
         environment["peaks"]["fp32_tflops"] / peak_tflops(environment)
         for environment in environments

@@ -1,4 +1,6 @@
-"""The campaign `laptop` takes less than five minutes on a card of a tenth of an H100's speed, by its budgets and what an H100 took."""
+"""The campaign `laptop` takes less than five minutes on a card of a tenth of an H100's speed, by
+its budgets and what an H100 took.
+"""
 
 import math
 
@@ -22,7 +24,11 @@ AROUND = 60
 
 def slowest_us(dataset):
     """The time of the slowest configuration of each kernel on each problem."""
-    return dataset.summary[dataset.summary["state"] == "warm"].groupby(["kernel", "problem"])["median_us"].max()
+    return (
+        dataset.summary[dataset.summary["state"] == "warm"]
+        .groupby(["kernel", "problem"])["median_us"]
+        .max()
+    )
 
 
 def spent(us, limits, fewest, most, seconds):
@@ -37,10 +43,15 @@ def estimate(campaign, dataset):
     compiled = dataset.resources["seconds"].astype(float).groupby(dataset.resources["kernel"]).max()
     idle = costs["wall_seconds"] - costs["busy_seconds"]
     names = {id: kernel.name for id, kernel in campaign.kernels.items()} | {"": "cublas"}
-    counts = {id: len(configurations) for id, configurations in campaign.configurations.items()} | {"": 1}
+    counts = {id: len(configurations) for id, configurations in campaign.configurations.items()} | {
+        "": 1
+    }
     problems = [problem.label for problem in campaign.problems("cuda", "float32")]
     jobs = [f"{name}.float32" for id, name in names.items() if id] + ["baselines.float32"]
-    parts = {"around": AROUND, "compile": sum(counts[id] * compiled[names[id]] for id in counts if id) / CORES}
+    parts = {
+        "around": AROUND,
+        "compile": sum(counts[id] * compiled[names[id]] for id in counts if id) / CORES,
+    }
     # the host's work for each job, and the gauntlet as if the device made all of it
     parts["jobs"] = idle[jobs].sum() + SLOWER * costs.loc[jobs, "gauntlet_seconds"].sum()
     limits, confirm = campaign.limits, campaign.confirm["cuda"]
@@ -51,17 +62,28 @@ def estimate(campaign, dataset):
             us = SLOWER * times[name, problem]
             own = spent(us, limits, limits.min_samples, limits.max_samples, limits.max_seconds)
             sampled += counts[id] * (own + limits.max_samples * max(reference, limits.sample_us))
-            warming += math.ceil(counts[id] / GROUP) * (WARM_MOST * WARM_SECONDS * 1e6) + 2 * counts[id] * us
+            warming += (
+                math.ceil(counts[id] / GROUP) * (WARM_MOST * WARM_SECONDS * 1e6)
+                + 2 * counts[id] * us
+            )
             finalists = min(confirm.finalists, counts[id])
             confirmed += finalists * spent(us, limits, 1, confirm.rounds, confirm.seconds) + 2 * us
-        confirmed += confirm.rounds * max(reference, limits.sample_us) + WARM_MOST * WARM_SECONDS * 1e6
-    parts |= {"sampled": sampled / 1e6, "warming": warming / 1e6, "confirmed": confirm.processes * confirmed / 1e6}
+        confirmed += (
+            confirm.rounds * max(reference, limits.sample_us) + WARM_MOST * WARM_SECONDS * 1e6
+        )
+    parts |= {
+        "sampled": sampled / 1e6,
+        "warming": warming / 1e6,
+        "confirmed": confirm.processes * confirmed / 1e6,
+    }
     # a process of the confirmation: the published run had as many as its `children`
     parts["processes"] = confirm.processes * idle["confirmed"] / costs.loc["confirmed", "children"]
     return parts
 
 
 def test_the_laptop_campaign_takes_less_than_five_minutes(opened, published):
-    campaign = campaign_file.load(yaml.safe_load((ROOT / "config" / "laptop.yaml").read_text()), "laptop.yaml", discover(ROOT))
+    campaign = campaign_file.load(
+        yaml.safe_load((ROOT / "config" / "laptop.yaml").read_text()), "laptop.yaml", discover(ROOT)
+    )
     parts = estimate(campaign, opened(featured(ROOT / PUBLISHED)["nvidia-h100-80gb-hbm3/default"]))
     assert sum(parts.values()) < 300, parts

@@ -75,9 +75,14 @@ def test_a_rival_is_no_rung_and_builds_on_none(tmp_path):
     root = checkout(tmp_path)
     copied(root, rival="true")
     assert Story(root).ladder("cuda") == ["01_first", "02_second", "03_third"]
-    with pytest.raises(InputError, match='builds_on: got "01_first"; expected none, because a rival'):
+    with pytest.raises(
+        InputError, match='builds_on: got "01_first"; expected none, because a rival'
+    ):
         kernel_file.parse(copied(root, rival="true", builds_on="01_first"))
 
 
 def test_a_rung_may_be_in_a_project_without_the_one_that_it_builds_on(tmp_path):
-    assert kernel_file.parse(copied(checkout(tmp_path), builds_on="17_not_here")).builds_on == "17_not_here"
+    assert (
+        kernel_file.parse(copied(checkout(tmp_path), builds_on="17_not_here")).builds_on
+        == "17_not_here"
+    )

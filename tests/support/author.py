@@ -40,25 +40,44 @@ MADE = re.compile(r"(?<=made the output below on ).*?\. (?=Your)")
 
 
 def session(project: Project) -> list[str]:
-    """The steps of a session in a copy of the project: commands with what they print, and the edits between them."""
+    """The steps of a session in a copy of the project: commands with what they print, and the edits
+    between them.
+    """
     shutil.copytree(ROOT / PUBLISHED, project.folder / PUBLISHED)
     path, log = project.folder / FILE, []
 
     def run(*arguments: str) -> None:
         done = subprocess.run(
-            [project.python, "-m", "ladder", *arguments], cwd=project.folder, capture_output=True, text=True, check=False
+            [project.python, "-m", "ladder", *arguments],
+            cwd=project.folder,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         text = done.stdout.replace(f"{project.folder}/", "") + "".join(
-            line for line in done.stderr.splitlines(keepends=True) if "in use by another run" not in line
+            line
+            for line in done.stderr.splitlines(keepends=True)
+            if "in use by another run" not in line
         )
-        log.append(f"$ ladder {' '.join(arguments)}\n{text}" + (f"(exit code {done.returncode})\n" if done.returncode else ""))
+        log.append(
+            f"$ ladder {' '.join(arguments)}\n{text}"
+            + (f"(exit code {done.returncode})\n" if done.returncode else "")
+        )
 
     def edit(old: str, new: str) -> None:
         before = path.read_text()
         assert old in before
         path.write_text(after := before.replace(old, new))
         log.append(
-            "".join(difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), FILE, FILE, n=1))
+            "".join(
+                difflib.unified_diff(
+                    before.splitlines(keepends=True),
+                    after.splitlines(keepends=True),
+                    FILE,
+                    FILE,
+                    n=1,
+                )
+            )
         )
 
     run("new", "mine", "--cpu")
@@ -77,7 +96,11 @@ def page(text: str, steps: list[str]) -> str:
     left = iter(steps)
     text = BLOCK.sub(lambda block: f"```{block[1]}\n{next(left)}```", text)
     assert list(left) == []
-    return MADE.sub(f"{datetime.now(UTC):%Y-%m-%d}, on two cores of an {detect_cpu().name} that others used too. ", text)
+    return MADE.sub(
+        f"{datetime.now(UTC):%Y-%m-%d}, on two cores of an {detect_cpu().name} that others used "
+        "too. ",
+        text,
+    )
 
 
 def main() -> None:

@@ -1,4 +1,6 @@
-"""A real Slurm on this machine: two nodes with two made-up GPUs each, and Snakemake that submits to it."""
+"""A real Slurm on this machine: two nodes with two made-up GPUs each, and Snakemake that submits to
+it.
+"""
 
 import contextlib
 import os
@@ -38,8 +40,10 @@ for _ in $(seq {tries}); do
   sleep 0.1
 done
 """
-"""At the start of a job, note where it runs and the time it asked for. More than the shortest time becomes ten hours:
-only a test that wants a job to time out has one that does. The first two measure jobs of each node wait for each other."""
+"""At the start of a job, note where it runs and the time it asked for. More than the shortest time
+becomes ten hours: only a test that wants a job to time out has one that does. The first two measure
+jobs of each node wait for each other.
+"""
 
 
 @dataclass
@@ -82,11 +86,19 @@ class Slurm:
         for name in ("state", "slots", "limits", "together", *GPUS):
             (self.folder / name).mkdir()
         for index in range(2):
-            os.mknod(self.folder / f"gpu{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null
-        written(self.folder / "task_prolog", PROLOG.format(folder=self.folder, tries=round(10 * LIMIT)), 0o755)
+            # as /dev/null
+            os.mknod(self.folder / f"gpu{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        written(
+            self.folder / "task_prolog",
+            PROLOG.format(folder=self.folder, tries=round(10 * LIMIT)),
+            0o755,
+        )
         ETC.mkdir(exist_ok=True)
         (ETC / "slurm.conf").write_text(CONF.read_text().replace("{folder}", str(self.folder)))
-        gres = [f"NodeName={node} Name=gpu Type={kind} File={self.folder}/gpu[0-1]\n" for node, kind in GPUS.items()]
+        gres = [
+            f"NodeName={node} Name=gpu Type={kind} File={self.folder}/gpu[0-1]\n"
+            for node, kind in GPUS.items()
+        ]
         (ETC / "gres.conf").write_text("".join(gres))
         if not self.ask("munge", "--no-input"):
             Path("/run/munge").mkdir(exist_ok=True)
@@ -107,7 +119,9 @@ class Slurm:
 
     def _daemon(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.out").open("ab") as out:
-            self.daemons[name] = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            self.daemons[name] = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
 
     def stop(self) -> None:
         """End all that was started: nothing of it is needed any more."""
@@ -119,7 +133,9 @@ class Slurm:
             (ETC / name).unlink()
 
     def tidy(self) -> None:
-        """End what a test has left, passed or failed, so that the next one finds the cluster as it was."""
+        """End what a test has left, passed or failed, so that the next one finds the cluster as it
+        was.
+        """
         Run.kill_all()
         self.ask("scancel", "--user=root")
         wait(lambda: all(job.state in ENDED for job in self.jobs()), "all jobs to end")
@@ -128,11 +144,17 @@ class Slurm:
     def steps(self, job: str) -> list[psutil.Process]:
         """The processes of a job's steps, or of all jobs'."""
         processes = psutil.process_iter(["cmdline"])
-        steps = [p for p in processes if " ".join(p.info["cmdline"] or []).startswith(f"slurmstepd: [{job}")]
+        steps = [
+            p
+            for p in processes
+            if " ".join(p.info["cmdline"] or []).startswith(f"slurmstepd: [{job}")
+        ]
         return [process for step in steps for process in (step, *step.children(recursive=True))]
 
     def hold(self) -> None:
-        """Stop what the jobs compute, until they are killed or cancelled: however long the test takes, they are not done before."""
+        """Stop what the jobs compute, until they are killed or cancelled: however long the test
+        takes, they are not done before.
+        """
         for process in self.steps(""):
             with contextlib.suppress(psutil.NoSuchProcess):
                 if process.name().startswith("python"):
@@ -141,12 +163,16 @@ class Slurm:
     def kill_node(self, node: str, job: str) -> None:
         """Do what a power cut does: the node's daemon and every process of the job end at once.
 
-        The controller would notice after `SlurmdTimeout` and then hold the job back until its credentials expire. Here it does both at once.
+        The controller would notice after `SlurmdTimeout` and then hold the job back until its
+        credentials expire. Here it does both at once.
         """
         end([self.daemons[node], *self.steps(f"{job}.")])
         self.daemons[node].wait()
         self.ask("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed")
-        wait(lambda: any(j.id == job and j.state == "PENDING" for j in self.jobs()), "the job to be queued again")
+        wait(
+            lambda: any(j.id == job and j.state == "PENDING" for j in self.jobs()),
+            "the job to be queued again",
+        )
         self.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
 
     def ask(self, *command: str) -> str:
@@ -165,7 +191,10 @@ class Slurm:
             if "JobId" not in job:
                 continue
             slots = self.folder / "slots" / job["JobId"]
-            times = [job[key] if "T" in job[key] else "2999-01-01T00:00:00" for key in ("StartTime", "EndTime")]
+            times = [
+                job[key] if "T" in job[key] else "2999-01-01T00:00:00"
+                for key in ("StartTime", "EndTime")
+            ]
             asked = self.folder / "limits" / job["JobId"]
             limit = asked.read_text().strip().partition("=")[2] if asked.exists() else ""
             hours, minutes, _ = (limit or job["TimeLimit"]).split(":")
@@ -177,9 +206,15 @@ class Slurm:
                     start=datetime.fromisoformat(times[0]),
                     end=datetime.fromisoformat(times[1]),
                     minutes=60 * int(hours) + int(minutes),
-                    memory_mb=int(job["MinMemoryNode"].rstrip("M")) if job["MinMemoryNode"].endswith("M") else 0,
+                    memory_mb=int(job["MinMemoryNode"].rstrip("M"))
+                    if job["MinMemoryNode"].endswith("M")
+                    else 0,
                     exit=job["ExitCode"],
-                    slots=list(dict.fromkeys(tuple(slot.split()) for slot in slots.read_text().splitlines()))
+                    slots=list(
+                        dict.fromkeys(
+                            tuple(slot.split()) for slot in slots.read_text().splitlines()
+                        )
+                    )
                     if slots.exists()
                     else [],
                 )

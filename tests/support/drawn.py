@@ -17,7 +17,9 @@ def made(folder, **given):
     """The tables of a made-up dataset as figures read them, and its environment."""
     dataset = Dataset.open(synthetic.write(folder, **given), discover(ROOT).values())
     dataset.write({name: folder / f"{name}.csv" for name in DRAWN_FROM})
-    return {name: csv_files.read_csv(folder / f"{name}.csv") for name in DRAWN_FROM}, dataset.environment
+    return {
+        name: csv_files.read_csv(folder / f"{name}.csv") for name in DRAWN_FROM
+    }, dataset.environment
 
 
 def changed(dataset, **tables):
@@ -26,7 +28,9 @@ def changed(dataset, **tables):
 
 
 def rows(dataset, table="best", **where):
-    """The rows of a table that have a value, or one of several, in each of some columns; problems are their labels."""
+    """The rows of a table that have a value, or one of several, in each of some columns; problems
+    are their labels.
+    """
     selection = dataset[0][table].astype({"problem": str})
     for column, value in where.items():
         selection = selection[selection[column].isin(value if isinstance(value, list) else [value])]
@@ -46,7 +50,14 @@ def legend(figure):
 
 def words(figure):
     """All text of a figure but its axes'."""
-    return [it.get_text() for it in (*figure.texts, *(text for axes in figure.axes for text in axes.texts), *legend(figure))]
+    return [
+        it.get_text()
+        for it in (
+            *figure.texts,
+            *(text for axes in figure.axes for text in axes.texts),
+            *legend(figure),
+        )
+    ]
 
 
 def caption(figure):
@@ -60,7 +71,9 @@ def note(figure):
 
 def heads(axes):
     """The headings of the table beside a panel."""
-    return [text.get_text() for text in axes.texts if getattr(text, "xycoords", "") == "axes fraction"]
+    return [
+        text.get_text() for text in axes.texts if getattr(text, "xycoords", "") == "axes fraction"
+    ]
 
 
 def cells(axes):
@@ -73,10 +86,16 @@ def cells(axes):
 
 
 def lines(axes):
-    return {line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")}
+    return {
+        line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")
+    }
 
 
 def shown(dataset, state):
     """The kernels in the order of the ladder, then the reference, then what is not ranked."""
-    unranked = [kernel for kernel in synthetic.SHARES if kernel in ("20_tensor_cores", "cublas_tf32", "cublaslt_best")]
+    unranked = [
+        kernel
+        for kernel in synthetic.SHARES
+        if kernel in ("20_tensor_cores", "cublas_tf32", "cublaslt_best")
+    ]
     return [*View(*dataset, state).kernels, "cublas", *unranked]

@@ -1,6 +1,8 @@
-"""NVIDIA drivers that are not there: libraries in place of NVML and CUDA, made to be broken, old, or to show any GPUs.
+"""NVIDIA drivers that are not there: libraries in place of NVML and CUDA, made to be broken, old,
+or to show any GPUs.
 
-They are compiled into a folder, which a process finds by `LD_LIBRARY_PATH`; what they say is in its environment.
+They are compiled into a folder, which a process finds by `LD_LIBRARY_PATH`; what they say is in its
+environment.
 """
 
 import os
@@ -54,7 +56,11 @@ CUDA = """
 #include <stdlib.h>
 int cuDriverGetVersion(int *version) { *version = atoi(getenv("CUDA_RUNS")); return 0; }
 """
-H200, GT_1030, V100 = "NVIDIA H200;9;0;140;0;0", "NVIDIA GeForce GT 1030;6;1;2;0;0", "Tesla V100;7;0;16;0;0"
+H200, GT_1030, V100 = (
+    "NVIDIA H200;9;0;140;0;0",
+    "NVIDIA GeForce GT 1030;6;1;2;0;0",
+    "Tesla V100;7;0;16;0;0",
+)
 NEW = "580.95.05"
 
 
@@ -64,8 +70,12 @@ class Drivers:
 
     folder: Path
 
-    def environment(self, *gpus: str, init: int = 0, driver: str = NEW, cuda: int | None = 13000) -> dict[str, str]:
-        """What a process needs to meet such a driver: `init` is NVML's answer, `cuda` the version of CUDA's library, None for none."""
+    def environment(
+        self, *gpus: str, init: int = 0, driver: str = NEW, cuda: int | None = 13000
+    ) -> dict[str, str]:
+        """What a process needs to meet such a driver: `init` is NVML's answer, `cuda` the version
+        of CUDA's library, None for none.
+        """
         libraries = [self.folder / "nvml", *([] if cuda is None else [self.folder / "cuda"])]
         return os.environ | {
             "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
@@ -78,8 +88,21 @@ class Drivers:
 
 def make(folder: Path) -> Drivers:
     """Compile both libraries."""
-    for name, library, source in (("nvml", "libnvidia-ml.so.1", NVML), ("cuda", "libcuda.so.1", CUDA)):
+    for name, library, source in (
+        ("nvml", "libnvidia-ml.so.1", NVML),
+        ("cuda", "libcuda.so.1", CUDA),
+    ):
         (folder / name).mkdir()
-        command = [*toolchain.cc(), "-x", "c", "-w", "-shared", "-fPIC", "-", "-o", str(folder / name / library)]
+        command = [
+            *toolchain.cc(),
+            "-x",
+            "c",
+            "-w",
+            "-shared",
+            "-fPIC",
+            "-",
+            "-o",
+            str(folder / name / library),
+        ]
         subprocess.run(command, input=source, text=True, check=True)
     return Drivers(folder)

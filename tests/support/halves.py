@@ -1,6 +1,8 @@
-"""Rung 21 in NumPy, operation by operation: what `kernels/include/split_float.cuh` and the kernel compute, as tensor cores are assumed to.
+"""Rung 21 in NumPy, operation by operation: what `kernels/include/split_float.cuh` and the kernel
+compute, as tensor cores are assumed to.
 
-Exact but for what overflows on the way, so that bounds can be held against it, and inputs searched that break them, without a GPU.
+Exact but for what overflows on the way, so that bounds can be held against it, and inputs searched
+that break them, without a GPU.
 `docs/float32-from-tensor-cores.md` has the proof that the names of the parts are from.
 """
 
@@ -19,7 +21,9 @@ LOST, DROPPED, BIAS, CUT = 24, 4, 2, 43
 """The parts of the bound, in units of u * sum of |a|*|b|; the page has their proofs."""
 
 GROUP, STRIP, STEP = 8, 32, 16
-"""Rows or columns that share a record; columns that may share a scale; products of one instruction."""
+"""Rows or columns that share a record; columns that may share a scale; products of one
+instruction.
+"""
 FEW, FLAT, LARGE, MEDIUM, SMALL, TINY, NEAR = 33, 128, 512.0, 8.0, 0.125, 2.0**-14, 0.125
 GAIN = 1 + 2.0**-23
 KEPT_BITS = 25
@@ -38,7 +42,9 @@ def fields(x: Floats) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Half:
-    """One side of a chunk: vectors (rows of A, or columns of B) x 64, scaled and split, with the record of every eight of them."""
+    """One side of a chunk: vectors (rows of A, or columns of B) x 64, scaled and split, with the
+    record of every eight of them.
+    """
 
     high: Array
     low: Array
@@ -54,7 +60,8 @@ class Half:
 
 
 def split(x: Floats, beyond: int, chunks: int, strips: bool, filling: int) -> Half:
-    """Split `x`, vectors x 64, the last `filling` of which only fill up a tile; `beyond` elements of each lie past the end of K.
+    """Split `x`, vectors x 64, the last `filling` of which only fill up a tile; `beyond` elements
+    of each lie past the end of K.
 
     With `strips`, which is how B is split, 32 neighbours that are alike share a scale.
     """
@@ -63,7 +70,10 @@ def split(x: Floats, beyond: int, chunks: int, strips: bool, filling: int) -> Ha
     by = own.copy()
     for at in range(0, len(x) if strips else 0, STRIP):
         part, of_all = fields(own[at : at + STRIP]), own[at : at + STRIP].max()
-        if np.isfinite(of_all) and ((own[at : at + STRIP] == 0) | (part + 6 >= fields(of_all[None])[0])).all():
+        if (
+            np.isfinite(of_all)
+            and ((own[at : at + STRIP] == 0) | (part + 6 >= fields(of_all[None])[0])).all()
+        ):
             by[at : at + STRIP] = of_all
     up = np.ldexp(1.0, np.where(by == 0, 0, np.clip(141 - fields(by), -113, 126)))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -80,11 +90,18 @@ def split(x: Floats, beyond: int, chunks: int, strips: bool, filling: int) -> Ha
     fit[zero] = [64, 64, 64, 1]
     span = np.stack([np.full(len(x), 255), field, 255 - field, nears], axis=1)
     span[zero] = 255
-    present = np.where(zero, np.where(np.arange(len(x)) >= len(x) - filling, CHUNK, 0), counts[1] + beyond)
+    present = np.where(
+        zero, np.where(np.arange(len(x)) >= len(x) - filling, CHUNK, 0), counts[1] + beyond
+    )
     fit, span = (part.reshape(-1, GROUP, 4).min(axis=1) for part in (fit, span))
     some = ~zero.reshape(-1, GROUP).all(axis=1)
     span[some, 0] = np.minimum(present.reshape(-1, GROUP).sum(axis=1) // 2, 255)[some]
-    easy = (fit[:, 3] == 1) & (fit[:, 2] == CHUNK) & (span[:, 0] ** 2 * min(chunks, 4096) >= FEW * 1024) & (span[:, 1] >= 80)
+    easy = (
+        (fit[:, 3] == 1)
+        & (fit[:, 2] == CHUNK)
+        & (span[:, 0] ** 2 * min(chunks, 4096) >= FEW * 1024)
+        & (span[:, 1] >= 80)
+    )
     easy &= (span[:, 2] >= 95) & (span[:, 3] ** 2 >= FLAT)
     return Half(high, low, 1 / up, ((low != 0) | np.signbit(low)).any(axis=1), fit, span, easy)
 
@@ -101,7 +118,10 @@ def judge(a: Half, b: Half, k: int) -> Verdict:
     """The kernel's decision."""
     if a.easy.all() and b.easy.all():
         return Verdict(True)
-    (large_a, medium_a, kept_a, finite_a), (large_b, medium_b, kept_b, finite_b) = a.fit.min(axis=0), b.fit.min(axis=0)
+    (large_a, medium_a, kept_a, finite_a), (large_b, medium_b, kept_b, finite_b) = (
+        a.fit.min(axis=0),
+        b.fit.min(axis=0),
+    )
     span_a, span_b = a.span.min(axis=0), b.span.min(axis=0)
     lost, products = 2 * CHUNK - kept_a - kept_b, span_a[0] * span_b[0]
     proved = (
@@ -126,22 +146,31 @@ def truncated(x: Array, to: Array) -> Array:
 
 
 def exponents(x: Array) -> npt.NDArray[np.int64]:
-    """Powers of two of FP16 numbers by their fields: a denormal counts as 2^-14. Zeros have none."""
+    """Powers of two of FP16 numbers by their fields: a denormal counts as 2^-14. Zeros have
+    none.
+    """
     return np.where(x == 0, -1000, np.maximum(np.frexp(x)[1] - 1, -14)).astype(np.int64)
 
 
 def instruction(total: Array, a: Array, b: Array) -> Array:
-    """total + a b for 16 of K, as the tensor cores are assumed to: each addend cut off below the largest one, then the sum to 24 bits."""
+    """total + a b for 16 of K, as the tensor cores are assumed to: each addend cut off below the
+    largest one, then the sum to 24 bits.
+    """
     products = a[:, None, :] * b[None, :, :]
     power = exponents(a)[:, None, :] + exponents(b)[None, :, :]
-    power = np.maximum(np.where(products == 0, -2000, power).max(axis=2), np.where(total == 0, -2000, np.frexp(total)[1] - 1))
+    power = np.maximum(
+        np.where(products == 0, -2000, power).max(axis=2),
+        np.where(total == 0, -2000, np.frexp(total)[1] - 1),
+    )
     unit = np.ldexp(1.0, np.maximum(power, -900) - KEPT_BITS)
     result = truncated(products, unit[:, :, None]).sum(axis=2) + truncated(total, unit)
     return truncated(result, np.ldexp(1.0, np.frexp(result)[1] - 24))
 
 
 def on_tensor_cores(a: Half, b: Half, parts: slice) -> Array:
-    """The scaled sum over some of the chunk's four sixteens: first the small products, then the large ones."""
+    """The scaled sum over some of the chunk's four sixteens: first the small products, then the
+    large ones.
+    """
     total = np.zeros((len(a.high), len(b.high)))
     sixteens = [slice(at, at + STEP) for at in range(0, CHUNK, STEP)][parts]
     for at in sixteens:
@@ -159,7 +188,9 @@ def rounded(x: Array) -> Array:
 
 
 def in_float32(a: Array, b: Array) -> Array:
-    """A chunk's sum by multiply-adds, one after another: the longest way that a configuration goes."""
+    """A chunk's sum by multiply-adds, one after another: the longest way that a configuration
+    goes.
+    """
     total = np.zeros((len(a), len(b)))
     with np.errstate(invalid="ignore"):
         for k in range(CHUNK):
@@ -168,7 +199,9 @@ def in_float32(a: Array, b: Array) -> Array:
 
 
 def chunks(a: Floats, b: Floats) -> list[tuple[Floats, Floats, Half, Half]]:
-    """The chunks of a tile of all rows of A (M x K) and columns of B (K x N), the last ones first: floats, and halves, of both."""
+    """The chunks of a tile of all rows of A (M x K) and columns of B (K x N), the last ones first:
+    floats, and halves, of both.
+    """
     (m, k), n = a.shape, b.shape[1]
     count = -(-k // CHUNK)
     padded_a = np.zeros((-(-m // GROUP) * GROUP, count * CHUNK), np.float32)
@@ -178,12 +211,16 @@ def chunks(a: Floats, b: Floats) -> list[tuple[Floats, Floats, Half, Half]]:
     for at in reversed(range(count)):
         x, y = (padded[:, at * CHUNK : (at + 1) * CHUNK] for padded in (padded_a, padded_b))
         beyond = max(0, (at + 1) * CHUNK - k)
-        pieces.append((x, y, split(x, beyond, count, False, len(x) - m), split(y, 0, count, True, len(y) - n)))
+        pieces.append(
+            (x, y, split(x, beyond, count, False, len(x) - m), split(y, 0, count, True, len(y) - n))
+        )
     return pieces
 
 
 def multiply(a: Floats, b: Floats, long: bool = True) -> Floats:
-    """A B of one tile, alpha = 1, beta = 0. Without `long`, what it would be if sums of 4 or 16 chunks were not added up first."""
+    """A B of one tile, alpha = 1, beta = 0. Without `long`, what it would be if sums of 4 or 16
+    chunks were not added up first.
+    """
     (m, k), n = a.shape, b.shape[1]
     parts = chunks(a, b)
     total = np.zeros((len(parts[0][0]), len(parts[0][1])))
@@ -197,7 +234,9 @@ def multiply(a: Floats, b: Floats, long: bool = True) -> Floats:
                 total = rounded(total + in_float32(x.astype(np.float64), y.astype(np.float64)))
         elif verdict.steep:
             for quarter in range(4):
-                total = rounded(total + on_tensor_cores(half_a, half_b, slice(quarter, quarter + 1)) * scale)
+                total = rounded(
+                    total + on_tensor_cores(half_a, half_b, slice(quarter, quarter + 1)) * scale
+                )
         else:
             gain = np.where(half_a.lows[:, None] & half_b.lows[None, :], GAIN, 1.0)
             total = rounded(total + on_tensor_cores(half_a, half_b, slice(None)) * (scale * gain))
@@ -208,8 +247,11 @@ def multiply(a: Floats, b: Floats, long: bool = True) -> Floats:
 
 
 def off(a: Floats, b: Floats, c: Floats) -> float:
-    """The largest error of an element, in units of u times that element of |A| |B|; of C = A B, all finite."""
+    """The largest error of an element, in units of u times that element of |A| |B|; of C = A B, all
+    finite.
+    """
     x, y = a.astype(np.float64), b.astype(np.float64)
     size = np.abs(x) @ np.abs(y)
-    wrong = np.maximum(np.abs(c - x @ y) - a.shape[1] * 2.0**-149, 0)  # denormal results are rounded to multiples of that
+    # denormal results are rounded to multiples of that
+    wrong = np.maximum(np.abs(c - x @ y) - a.shape[1] * 2.0**-149, 0)
     return float(np.max(np.divide(wrong, size, out=np.zeros_like(size), where=size > 0)) / U)

@@ -1,4 +1,6 @@
-"""Kernels of NumPy's on the host CPU's device: what the tests of draws, verdicts and audits launch."""
+"""Kernels of NumPy's on the host CPU's device: what the tests of draws, verdicts and audits
+launch.
+"""
 
 import ctypes
 import tempfile
@@ -28,14 +30,22 @@ def host() -> Cpu:
     with tempfile.TemporaryDirectory() as folder:
         support = Path(folder) / "support.so"
         support.write_bytes(compile_support("cpu", ""))
-        threadpool_limits(1)  # several threads for small matrices wait for each other where other tests run beside them
+        threadpool_limits(
+            1
+            # several threads for small matrices wait for each other where other tests run beside
+            # them
+        )
         return Cpu(support, blas.launch)
 
 
 def matrix(address: int, rows: int, cols: int, ld: int, element_type: str) -> Any:
     """The matrix at an address: an array that shares its memory."""
-    elements = np.ctypeslib.as_array((C_TYPES[element_type] * ((rows - 1) * ld + cols)).from_address(address))
-    return np.lib.stride_tricks.as_strided(elements, (rows, cols), (ld * elements.itemsize, elements.itemsize))
+    elements = np.ctypeslib.as_array(
+        (C_TYPES[element_type] * ((rows - 1) * ld + cols)).from_address(address)
+    )
+    return np.lib.stride_tricks.as_strided(
+        elements, (rows, cols), (ld * elements.itemsize, elements.itemsize)
+    )
 
 
 def launch(device: Cpu, compute: Compute) -> Launch:
@@ -44,7 +54,10 @@ def launch(device: Cpu, compute: Compute) -> Launch:
     shapes = (p.m, p.k, p.lda), (p.k, p.n, p.ldb), (p.m, p.n, p.ldc)
 
     def bind(*addresses: int) -> Callable[[], None]:
-        matrices = [matrix(address, *shape, p.element_type) for address, shape in zip(addresses, shapes, strict=True)]
+        matrices = [
+            matrix(address, *shape, p.element_type)
+            for address, shape in zip(addresses, shapes, strict=True)
+        ]
         return lambda: compute(p, *matrices)
 
     return Launch(bind)
@@ -73,13 +86,19 @@ def checked(problem: Problem, compute: Compute) -> Any:
 
 
 def buffers(problem: Problem) -> list[Any]:
-    """The buffers of A, B and C of a problem of any element type, drawn on the host, canaries round them; C as it is before a launch."""
+    """The buffers of A, B and C of a problem of any element type, drawn on the host, canaries round
+    them; C as it is before a launch.
+    """
     arrays = []
     for index, (place, draw) in enumerate(zip(places(problem), draws(problem), strict=True)):
         wide = np.empty(place.total)  # in double, from which a device rounds too
         host()._support.fill(ctypes.c_void_p(wide.ctypes.data), 8, _Place(*place), _Draw(*draw))
         size = ELEMENT_TYPES[problem.element_type].size
-        arrays.append(np.full(place.total * size // 4, CANARY, np.uint32).view(stored_type(problem.element_type)))
+        arrays.append(
+            np.full(place.total * size // 4, CANARY, np.uint32).view(
+                stored_type(problem.element_type)
+            )
+        )
         if index < 2 or problem.beta:
             with np.errstate(over="ignore"):
                 inside(arrays[-1], place)[:] = rounded(inside(wide, place), problem.element_type)
@@ -98,7 +117,9 @@ def rounded(wide: Any, element_type: str) -> Any:
 
 def inside(buffer: Any, place: Place) -> Any:
     """The matrix in a buffer."""
-    return buffer[place.first : place.first + place.rows * place.ld].reshape(place.rows, place.ld)[:, : place.cols]
+    return buffer[place.first : place.first + place.rows * place.ld].reshape(place.rows, place.ld)[
+        :, : place.cols
+    ]
 
 
 def drawn(problem: Problem) -> tuple[Any, Any, Any]:
@@ -110,6 +131,8 @@ def drawn(problem: Problem) -> tuple[Any, Any, Any]:
 
 
 def poke(matrix: Any, place: int, value: float) -> None:
-    """Write to an element's place after (or before) that where a matrix begins, whether it is in the matrix or not."""
+    """Write to an element's place after (or before) that where a matrix begins, whether it is in
+    the matrix or not.
+    """
     kind = C_TYPES[str(matrix.dtype)]
     kind.from_address(matrix.ctypes.data + place * matrix.itemsize).value = value

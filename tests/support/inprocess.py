@@ -1,5 +1,6 @@
-"""The worker in the test's own process, on a virtual clock: all of `ladder.measuring.supervisor` and `ladder.measuring.worker` but the
-process and the pipe."""
+"""The worker in the test's own process, on a virtual clock: all of `ladder.measuring.supervisor`
+and `ladder.measuring.worker` but the process and the pipe.
+"""
 
 import json
 import os
@@ -49,7 +50,9 @@ class _Idle(BaseException):
 
 
 class _Pipe:
-    """Both ends of the pipe: what is sent to the worker is done at once, and its answers are kept until they are asked for."""
+    """Both ends of the pipe: what is sent to the worker is done at once, and its answers are kept
+    until they are asked for.
+    """
 
     def __init__(self, process: _Process, errors: Any) -> None:
         self.process, self.errors = process, errors
@@ -100,7 +103,9 @@ class _Pipe:
 
 
 class InProcess(Child):
-    """A child without a process; put it in place of `ladder.measuring.session.Child`, with a `VirtualClock` in use."""
+    """A child without a process; put it in place of `ladder.measuring.session.Child`, with a
+    `VirtualClock` in use.
+    """
 
     def _start(self, kind: str, settings: dict[str, str], lock: int | None) -> None:
         self.mark, self.errors, process = "in process", tempfile.TemporaryFile(), _Process()
@@ -112,8 +117,16 @@ class InProcess(Child):
 
 
 def use_simulated_gpus(monkeypatch: Any, folder: Path, **changes: Any) -> Path:
-    """Simulate GPUs in this process and the processes that it starts; returns the file that says what they are like."""
-    gpu = {"name": "Simulated", "uuids": ["GPU-1"], "driver": "1.0", "compiler": "nvcc 1.0", "others": [0]} | changes
+    """Simulate GPUs in this process and the processes that it starts; returns the file that says
+    what they are like.
+    """
+    gpu = {
+        "name": "Simulated",
+        "uuids": ["GPU-1"],
+        "driver": "1.0",
+        "compiler": "nvcc 1.0",
+        "others": [0],
+    } | changes
     path = folder / "gpus.json"
     path.write_text(json.dumps(gpu))
     monkeypatch.setenv(VARIABLE, simulated.__file__)

@@ -1,4 +1,6 @@
-"""Measure jobs and confirmations of made-up kernels on a simulated GPU, in the test's own process."""
+"""Measure jobs and confirmations of made-up kernels on a simulated GPU, in the test's own
+process.
+"""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +25,9 @@ SWEEP = "parameters: {{U: 1}}\nsweep: {{U: {0}}}\n"
 
 
 class Asked(NamedTuple):
-    """A request: the number of its worker, from 1; the sizes of the problem there; and the candidates that it is about, by name and U."""
+    """A request: the number of its worker, from 1; the sizes of the problem there; and the
+    candidates that it is about, by name and U.
+    """
 
     worker: int
     m: int
@@ -32,32 +36,55 @@ class Asked(NamedTuple):
 
 
 class Jobs:
-    """A folder with kernels, whose jobs share one campaign. `asked` has all requests of the last run.
+    """A folder with kernels, whose jobs share one campaign. `asked` has all requests of the last
+    run.
 
-    A kernel of several configurations is `NAME: N`, for U from 1 to N, and does `does[NAME]`, Python as `simulated` describes it.
-    `faults` has what a request meets, one failure after another, by its class and perhaps the names that it is about.
+    A kernel of several configurations is `NAME: N`, for U from 1 to N, and does `does[NAME]`,
+    Python as `simulated` describes it.
+    `faults` has what a request meets, one failure after another, by its class and perhaps the names
+    that it is about.
     """
 
-    def __init__(self, folder: Path, monkeypatch: Any, kernels: Mapping[str, int], **campaign: Any) -> None:
+    def __init__(
+        self, folder: Path, monkeypatch: Any, kernels: Mapping[str, int], **campaign: Any
+    ) -> None:
         self.folder, self.kernels, self.does = folder, kernels, dict.fromkeys(kernels, "right()")
-        self.campaign = {"campaign": "t", "problems": {"cuda": [[5, 6, 7]]}, "confirm": {"processes": 3}} | campaign
-        self.measure = {"min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "timeout_seconds": 6}
+        self.campaign = {
+            "campaign": "t",
+            "problems": {"cuda": [[5, 6, 7]]},
+            "confirm": {"processes": 3},
+        } | campaign
+        self.measure = {
+            "min_samples": 4,
+            "max_samples": 4,
+            "target": 1e-9,
+            "sample_us": 0,
+            "timeout_seconds": 6,
+        }
         self.asked: list[Asked] = []
         self.faults: dict[Any, list[Failure]] = {}
         self.workers: list[InProcess] = []
         self.environment = simulated.environment()
         for name, configurations in kernels.items():
-            header = HEADER.format(name, SWEEP.format(list(range(1, configurations + 1))) if configurations > 1 else "")
+            header = HEADER.format(
+                name, SWEEP.format(list(range(1, configurations + 1))) if configurations > 1 else ""
+            )
             written(folder / "kernels" / "cuda" / f"{name}.cu", header)
         monkeypatch.setattr(session, "ROOT", folder)
         problems = gauntlet.problems
         monkeypatch.setattr(gauntlet, "problems", lambda *given: problems(*given)[:GAUNTLET])
         ask = InProcess.ask
-        monkeypatch.setattr(InProcess, "ask", lambda child, request, timeout: self._ask(ask, child, request, timeout))
+        monkeypatch.setattr(
+            InProcess,
+            "ask",
+            lambda child, request, timeout: self._ask(ask, child, request, timeout),
+        )
         self.names: dict[int, str] = {}
         self.m = 0
 
-    def _ask(self, ask: Any, child: InProcess, request: Request, timeout: float) -> Iterator[Answer]:
+    def _ask(
+        self, ask: Any, child: InProcess, request: Request, timeout: float
+    ) -> Iterator[Answer]:
         if child not in self.workers:
             self.workers.append(child)
         who: tuple[str, ...] = ()
@@ -72,7 +99,11 @@ class Jobs:
             case _ if hasattr(request, "candidate"):
                 who = (_name(request.candidate),)
         self.asked.append(Asked(self.workers.index(child) + 1, self.m, who, request))
-        for key in (type(request), (type(request), *who), *((type(request), "with", name) for name in who)):
+        for key in (
+            type(request),
+            (type(request), *who),
+            *((type(request), "with", name) for name in who),
+        ):
             if self.faults.get(key):
                 raise self.faults[key].pop(0)
         yield from ask(child, request, timeout)
@@ -84,7 +115,11 @@ class Jobs:
     def plan(self, changes: Mapping[str, Any]) -> Any:
         """Return the campaign, with changes to it and to what it measures."""
         data = self.campaign | {name: value for name, value in changes.items() if name != "measure"}
-        return campaign_file.load(data | {"measure": self.measure | changes.get("measure", {})}, "t", discover(self.folder))
+        return campaign_file.load(
+            data | {"measure": self.measure | changes.get("measure", {})},
+            "t",
+            discover(self.folder),
+        )
 
     def binaries(self) -> dict[session.Name, dict[str, str]]:
         """Write the binaries, and return their rows of `resources.csv`."""
@@ -92,40 +127,85 @@ class Jobs:
         for name, body in self.does.items():
             path, binary = self.folder / f"{name}.cubin", simulated.cubin(f"{body}\n# {name}")
             path.write_bytes(binary)
-            row = {"status": "compiled", "sha256": hashlib.sha256(binary).hexdigest(), "binary": str(path)}
-            labels = [f"U={u}" for u in range(1, self.kernels[name] + 1)] if self.kernels[name] > 1 else ["-"]
-            rows |= {(name, element_type, label): row for label in labels for element_type in ("float32", "bfloat16")}
+            row = {
+                "status": "compiled",
+                "sha256": hashlib.sha256(binary).hexdigest(),
+                "binary": str(path),
+            }
+            labels = (
+                [f"U={u}" for u in range(1, self.kernels[name] + 1)]
+                if self.kernels[name] > 1
+                else ["-"]
+            )
+            rows |= {
+                (name, element_type, label): row
+                for label in labels
+                for element_type in ("float32", "bfloat16")
+            }
         return rows
 
     def job(self, name: str, **changes: Any) -> session.Job:
         """Return a measure job."""
         self.asked, self.workers = [], []
         plan = self.plan(changes).plan("cuda", name)
-        return session.Job("d", "cuda", plan, self.binaries(), self.folder / "support", {}, "code", self.environment)
+        return session.Job(
+            "d",
+            "cuda",
+            plan,
+            self.binaries(),
+            self.folder / "support",
+            {},
+            "code",
+            self.environment,
+        )
 
     def open(self, name: str, **changes: Any) -> sweep.Sweep:
-        """Return the sweep of a measure job that has not begun, with the journal that all of them share."""
-        return sweep.Sweep(self.job(name, **changes), Journal(self.folder / "journal"), "GPU-1", lock=0)
+        """Return the sweep of a measure job that has not begun, with the journal that all of them
+        share.
+        """
+        return sweep.Sweep(
+            self.job(name, **changes), Journal(self.folder / "journal"), "GPU-1", lock=0
+        )
 
     def sweep(self, name: str, path: str = "swept", **changes: Any) -> Path:
         """Run a measure job; return its Parquet file."""
         output = self.folder / f"{path}.parquet"
-        self.session = sweep.run(self.job(name, **changes), self.folder / f"{path}.journal", output, ["GPU-1"])
+        self.session = sweep.run(
+            self.job(name, **changes), self.folder / f"{path}.journal", output, ["GPU-1"]
+        )
         return output
 
     def confirm(
-        self, samples: Path, path: str = "confirmed", uuids: Sequence[str] = ("GPU-1",), refill_us: float = 0.0, **changes: Any
+        self,
+        samples: Path,
+        path: str = "confirmed",
+        uuids: Sequence[str] = ("GPU-1",),
+        refill_us: float = 0.0,
+        **changes: Any,
     ) -> list[dict[str, Any]]:
         """Run a confirmation; return its rows."""
         self.asked, self.workers = [], []
         job = confirmation.ConfirmationJob(
-            "d", "cuda", self.plan(changes).confirmation("cuda"), self.binaries(), self.folder / "support", {}, "code",
-            self.environment, samples=[samples], swept="swept", refill_us=refill_us,
-        )  # fmt: skip
+            "d",
+            "cuda",
+            self.plan(changes).confirmation("cuda"),
+            self.binaries(),
+            self.folder / "support",
+            {},
+            "code",
+            self.environment,
+            samples=[samples],
+            swept="swept",
+            refill_us=refill_us,
+        )
         output = self.folder / f"{path}.parquet"
         self.session = confirmation.run(job, self.folder / f"{path}.journal", output, list(uuids))
         return records.read(output)[0]
 
 
 def _name(candidate: Any) -> str:
-    return candidate.name if candidate.configuration == "-" else f"{candidate.name} {candidate.configuration}"
+    return (
+        candidate.name
+        if candidate.configuration == "-"
+        else f"{candidate.name} {candidate.configuration}"
+    )

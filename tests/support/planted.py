@@ -9,11 +9,14 @@ import pandas as pd
 from ladder.core.files import ROOT
 from ladder.devices.simulation import VARIABLE
 
-sys.path.append(str(ROOT / "studies"))  # pytest has it; scripts of this folder that are run by hand have not
+# pytest has it; scripts of this folder that are run by hand have not
+sys.path.append(str(ROOT / "studies"))
 from checkout import Checkout
 
 SIMULATED = ROOT / "tests" / "support" / "simulated.py"
-"""The GPUs that are not there; what a launch does there is what the kernel's file says behind `// python: `, else the right thing."""
+"""The GPUs that are not there; what a launch does there is what the kernel's file says behind `//
+python: `, else the right thing.
+"""
 
 
 def written(path: Path, text: str, mode: int = 0o644) -> Path:
@@ -35,7 +38,8 @@ class Project(Checkout):
     def simulate(self, **gpus: Any) -> dict[str, str]:
         """Give the project simulated GPUs; returns the environment that this takes.
 
-        `gpus` are what `gpus.json` says: `name`, `uuids`, `driver`, the `compiler`'s version and the `others` that compute there.
+        `gpus` are what `gpus.json` says: `name`, `uuids`, `driver`, the `compiler`'s version and
+        the `others` that compute there.
         """
         path = self.write("gpus.json", json.dumps(gpus))
         return {VARIABLE: str(SIMULATED), "SIMULATED_GPUS": str(path)}
@@ -46,8 +50,13 @@ class Project(Checkout):
         return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
 
-C_HEADER = "/*---\ntitle: {0}\nidea: planted by a test\n---*/\n#include <stddef.h>\n#include <stdlib.h>\n"
-C_SIGNATURE = "void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc)"
+C_HEADER = (
+    "/*---\ntitle: {0}\nidea: planted by a test\n---*/\n#include <stddef.h>\n#include <stdlib.h>\n"
+)
+C_SIGNATURE = (
+    "void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T "
+    "beta, T *C, int ldc)"
+)
 C_RIGHT = """
   for (int m = 0; m < M; ++m)
     for (int n = 0; n < N; ++n) {

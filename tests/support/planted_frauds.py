@@ -1,4 +1,6 @@
-"""Kernels written to be called correct without being so, and what must become of each. docs/frauds.md describes them."""
+"""Kernels written to be called correct without being so, and what must become of each.
+docs/frauds.md describes them.
+"""
 
 import json
 import re
@@ -30,16 +32,30 @@ from ladder.storage.samples import read
 FOLDER = Path(__file__).resolve().parents[1] / "frauds"
 INCLUDE = FOLDER / "include"
 FRAUDS: Mapping[str, Mapping[str, Any]] = yaml.safe_load((FOLDER / "frauds.yaml").read_text())
-PROBLEMS = {"deep": Problem(24, 20, 1300), "wide": Problem(330, 312, 8), "short": Problem(12, 12, 16, distribution="denormal")}
-"""K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers that only a campaign can ask for."""
+PROBLEMS = {
+    "deep": Problem(24, 20, 1300),
+    "wide": Problem(330, 312, 8),
+    "short": Problem(12, 12, 16, distribution="denormal"),
+}
+"""K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers
+that only a campaign can ask for.
+"""
 CAUGHT: dict[str, tuple[str, str]] = {
-    "nothing": ("", ""), "cubin": ("", "its binary keeps state"),
-    "gauntlet": (r"on M=\d+ N=\d+ K=.*: .*", "the small problems that come first, two launches of each"),
+    "nothing": ("", ""),
+    "cubin": ("", "its binary keeps state"),
+    "gauntlet": (
+        r"on M=\d+ N=\d+ K=.*: .*",
+        "the small problems that come first, two launches of each",
+    ),
     "exact": (r"(?=C\[).*", "a launch on whole numbers, of the problem's own size"),
-    "audit": (r"while timed: sample \d+: .*", "a timed launch, one picked at random in each sample"),
-    "ceiling": ("", "what the device can do at most"), "any": ("", "one of these: which, is left to chance"),
+    "audit": (
+        r"while timed: sample \d+: .*",
+        "a timed launch, one picked at random in each sample",
+    ),
+    "ceiling": ("", "what the device can do at most"),
+    "any": ("", "one of these: which, is left to chance"),
     "supervision": ("", "the process that watches the one in which kernels run"),
-}  # fmt: skip
+}
 """Where a fraud is caught: what its reason begins with, and what that is."""
 CONTROLS = [name for name in FRAUDS if name.startswith("right_")]
 IN_HEADER = ("title", "idea", "needs", "workspace", "then", "block", "grid")
@@ -53,17 +69,23 @@ FRAMES = {
 }
 """Of each device kind: the suffix of a kernel's file, its first line, and what its header has."""
 HONEST = 0.3
-"""The least share of the plain control's time on a GPU: a kernel that skips its work takes far less. On a CPU it notes what it computes."""
+"""The least share of the plain control's time on a GPU: a kernel that skips its work takes far
+less. On a CPU it notes what it computes.
+"""
 NOTES = "FRAUD_NOTES"
 """The environment variable that names the folder of those notes."""
 LIMITS = Limits(race=False, target=-1.0, min_samples=40, max_samples=40, timeout_seconds=3)
-"""As many samples as a confirmation takes: of one that cheats in every other launch six of seven may look at launches that are right."""
+"""As many samples as a confirmation takes: of one that cheats in every other launch six of seven
+may look at launches that are right.
+"""
 SETTING_UP = 20.0
 """Seconds without a word from a GPU's worker, which loads libraries at first."""
 
 
 class StuckClock(Clock):
-    """Lets a time limit expire at once if a kernel has noted that it hangs, and otherwise hardly ever, however busy the machine is."""
+    """Lets a time limit expire at once if a kernel has noted that it hangs, and otherwise hardly
+    ever, however busy the machine is.
+    """
 
     def __init__(self, note: Path) -> None:
         self.note, self.skipped = note, 0.0
@@ -145,20 +167,29 @@ def expected() -> dict[tuple[str, str], Mapping[str, Any]]:
 
 def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, Any]:
     number, kernel = item
-    (row,) = compile_kernel(kernel, [(Configuration("float32", (("F", number),)), "")], arch, folder / kernel.name, 1)
+    (row,) = compile_kernel(
+        kernel, [(Configuration("float32", (("F", number),)), "")], arch, folder / kernel.name, 1
+    )
     return asdict(row) | {"binary": str(folder / kernel.name / row.binary)}
 
 
-def run(device: DetectedDevice, uuid: str, folder: Path, workers: int) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Measure all kernels of a device's kind on all problems, as a campaign's measure jobs do; returns rows by kernel and problem.
+def run(
+    device: DetectedDevice, uuid: str, folder: Path, workers: int
+) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Measure all kernels of a device's kind on all problems, as a campaign's measure jobs do;
+    returns rows by kernel and problem.
 
-    `session.ROOT` must be `folder`. Those that are launched alike share a job: candidates differ in a parameter F that none of them
-    looks at.
+    `session.ROOT` must be `folder`. Those that are launched alike share a job: candidates differ in
+    a parameter F that none of them looks at.
     """
     mine = [kernel for kernel in assemble(folder).values() if kernel.kind == device.kind]
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         binaries = dict(
-            zip([k.name for k in mine], pool.map(partial(_compile, device.arch, folder), enumerate(mine)), strict=True)
+            zip(
+                [k.name for k in mine],
+                pool.map(partial(_compile, device.arch, folder), enumerate(mine)),
+                strict=True,
+            )
         )
     support = folder / "support"
     support.write_bytes(compile_support(device.kind, device.arch))
@@ -171,11 +202,15 @@ def run(device: DetectedDevice, uuid: str, folder: Path, workers: int) -> dict[s
     results: dict[str, dict[str, Mapping[str, Any]]] = {kernel.name: {} for kernel in mine}
     for number, group in enumerate(alike.values()):
         plan = {
-            "kernel": group[0].id, "geometry": group[0].geometry,
+            "kernel": group[0].id,
+            "geometry": group[0].geometry,
             "candidates": [_candidate(kernel.name, binaries[kernel.name]) for kernel in group],
-            "problems": [asdict(problem) for problem in PROBLEMS.values()], "reference": BASELINES[device.kind][0],
-            "limits": asdict(LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)),
-        }  # fmt: skip
+            "problems": [asdict(problem) for problem in PROBLEMS.values()],
+            "reference": BASELINES[device.kind][0],
+            "limits": asdict(
+                LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)
+            ),
+        }
         job = session.Job(device.slug, device.kind, plan, rows, support, {}, "code", environment)
         sweep.run(job, folder / f"{number}.journal", folder / f"{number}.parquet", [uuid])
         names = {problem: name for name, problem in PROBLEMS.items()}
@@ -200,11 +235,19 @@ def complaints(kind: str, results: Mapping[str, Mapping[str, Mapping[str, Any]]]
             right = row["status"] == must["status"] and re.match(pattern, reason)
             if not (right if shows else row["status"] in ("correct", must["status"])):
                 messages.append(
-                    f"{name} on {problem}: {row['status']}, {reason!r}; expected {must['status']} by {must['by']}: {must['says']}"
+                    f"{name} on {problem}: {row['status']}, {reason!r}; expected {must['status']} "
+                    f"by {must['by']}: {must['says']}"
                 )
-            if kind == "cuda" and must["status"] == "correct" and row["samples_us"] and name not in CONTROLS:
+            if (
+                kind == "cuda"
+                and must["status"] == "correct"
+                and row["samples_us"]
+                and name not in CONTROLS
+            ):
                 honest = median_interval(results["right_plain"][problem]["samples_us"])[0]
                 us = median_interval(row["samples_us"])[0]
                 if us < HONEST * honest:
-                    messages.append(f"{name} on {problem}: {us:.3g} us, where right_plain takes {honest:.3g}")
+                    messages.append(
+                        f"{name} on {problem}: {us:.3g} us, where right_plain takes {honest:.3g}"
+                    )
     return messages

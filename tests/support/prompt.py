@@ -1,6 +1,7 @@
 """Snakemake that asks for its jobs' states when Slurm has changed one.
 
-By themselves the executors ask at intervals, which for Slurm's grow by ten seconds each time that no job has ended.
+By themselves the executors ask at intervals, which for Slurm's grow by ten seconds each time that
+no job has ended.
 """
 
 import asyncio
@@ -10,12 +11,16 @@ import sys
 from pathlib import Path
 
 SEEN = Path(".snakemake/states_seen")
-"""The states of all jobs after which Snakemake has asked and now waits, relative to where it runs."""
+"""The states of all jobs after which Snakemake has asked and now waits, relative to where it
+runs.
+"""
 
 
 def states() -> str:
     """Each job with its state."""
-    return subprocess.run(["squeue", "-h", "-t", "all", "-o", "%i %T"], capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        ["squeue", "-h", "-t", "all", "-o", "%i %T"], capture_output=True, text=True, check=False
+    ).stdout
 
 
 def main() -> None:

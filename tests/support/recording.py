@@ -1,4 +1,6 @@
-"""A CUDA driver that is not there: a library in place of libcuda that prints what a program asks of it."""
+"""A CUDA driver that is not there: a library in place of libcuda that prints what a program asks of
+it.
+"""
 
 import struct
 import subprocess
@@ -74,48 +76,92 @@ DEVICE = {"sm_count": SM_COUNT, "shared_memory_per_block": SHARED, "clusters_of_
 
 def clusters_query(function: str) -> list[str]:
     """The lines of the query for `clusters_of_4`."""
-    return [f"{function}: attribute 8 {SHARED}", f"{function}: 1 of attribute 4, clusters of 4 1 1, 4 1 1, 32 1 1, {SHARED}"]
+    return [
+        f"{function}: attribute 8 {SHARED}",
+        f"{function}: 1 of attribute 4, clusters of 4 1 1, 4 1 1, 32 1 1, {SHARED}",
+    ]
 
 
 def make(folder: Path) -> None:
     """Compile the library into a folder."""
     for name in ("libcuda.so.1", "libcuda.so"):
-        command = [*toolchain.cc(), "-x", "c", "-w", "-shared", "-fPIC", "-", "-o", str(folder / name)]
+        command = [
+            *toolchain.cc(),
+            "-x",
+            "c",
+            "-w",
+            "-shared",
+            "-fPIC",
+            "-",
+            "-o",
+            str(folder / name),
+        ]
         subprocess.run(command, input=SOURCE, text=True, check=True)
 
 
 def sizes(kernel: Kernel, configuration: Configuration) -> str:
     """Return the bytes of each argument, as the library takes them from its environment."""
     scalar = 8 if configuration.element_type == "float64" else 4
-    return f"444{scalar}8484{scalar}84" + ("8" if kernel.workspace else "") + "8" * len(kernel.tensor_maps)
+    return (
+        f"444{scalar}8484{scalar}84"
+        + ("8" if kernel.workspace else "")
+        + "8" * len(kernel.tensor_maps)
+    )
 
 
-def expected(kernel: Kernel, configuration: Configuration, problem: Problem, at: Mapping[str, int], stream: int,
-             device: Mapping[str, int] = DEVICE) -> list[str]:  # fmt: skip
+def expected(
+    kernel: Kernel,
+    configuration: Configuration,
+    problem: Problem,
+    at: Mapping[str, int],
+    stream: int,
+    device: Mapping[str, int] = DEVICE,
+) -> list[str]:
     """Return the lines of the launches that the pipeline would make on the device."""
     names: dict[str, Any] = {**problem.names(), **device}
     scalar = "d" if configuration.element_type == "float64" else "f"
     values = [
-        *(("i", size) for size in (problem.m, problem.n, problem.k)), (scalar, problem.alpha), ("Q", at["a"]), ("i", problem.lda),
-        ("Q", at["b"]), ("i", problem.ldb), (scalar, problem.beta), ("Q", at["c"]), ("i", problem.ldc),
-    ]  # fmt: skip
+        *(("i", size) for size in (problem.m, problem.n, problem.k)),
+        (scalar, problem.alpha),
+        ("Q", at["a"]),
+        ("i", problem.lda),
+        ("Q", at["b"]),
+        ("i", problem.ldb),
+        (scalar, problem.beta),
+        ("Q", at["c"]),
+        ("i", problem.ldc),
+    ]
     size = kernel.workspace_of(configuration, names)
     values += [] if size is None else [("Q", WORKSPACE)]
     lines = [] if size is None else [f"allocate {size} on {stream}"]
     for matrix in kernel.maps(configuration, names):
-        start = {"A": at["a"], "B": at["b"], "C": at["c"], "workspace": WORKSPACE}[matrix.of] + matrix.at
-        values.append(("Q", start if matrix.aligned else 0))  # of a map, the library fills in where the matrix begins
+        start = {"A": at["a"], "B": at["b"], "C": at["c"], "workspace": WORKSPACE}[
+            matrix.of
+        ] + matrix.at
+        # of a map, the library fills in where the matrix begins
+        values.append(("Q", start if matrix.aligned else 0))
         if matrix.aligned:
-            kind, swizzle = (getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{configuration.element_type.upper()}"),
-                             getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{matrix.swizzle}B"))  # fmt: skip
-            lines.append(f"map {int(kind)} 2 {start:x} {matrix.width} {matrix.height} {matrix.pitch} {matrix.box[0]} {matrix.box[1]} 1 1 0 "
-                         f"{int(swizzle)} {int(driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B)} 0 0")  # fmt: skip
+            kind, swizzle = (
+                getattr(
+                    driver.CUtensorMapDataType,
+                    f"CU_TENSOR_MAP_DATA_TYPE_{configuration.element_type.upper()}",
+                ),
+                getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{matrix.swizzle}B"),
+            )
+            lines.append(
+                f"map {int(kind)} 2 {start:x} {matrix.width} {matrix.height} {matrix.pitch} "
+                f"{matrix.box[0]} {matrix.box[1]} 1 1 0 "
+                f"{int(swizzle)} "
+                f"{int(driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B)} 0 0"
+            )
     arguments = "".join(f" {struct.pack(kind, value).hex()}" for kind, value in values)
     for shape in kernel.launches(configuration, names):
         if shape.dynamic_shared:
             lines.append(f"{shape.function}: attribute 8 {shape.dynamic_shared}")
         grid, block = (" ".join(map(str, extents)) for extents in (shape.grid, shape.block))
-        lines.append(f"{shape.function}: {grid}, {block}, {shape.dynamic_shared} on {stream}:{arguments}")
+        lines.append(
+            f"{shape.function}: {grid}, {block}, {shape.dynamic_shared} on {stream}:{arguments}"
+        )
     return lines + ([] if size is None else [f"free {WORKSPACE:x} on {stream}"])
 
 
@@ -123,5 +169,6 @@ def addresses(problem: Problem) -> dict[str, int]:
     """Return addresses of A, B and C, as far from aligned ones as the problem says."""
     size = ELEMENT_TYPES[problem.element_type].size
     return {
-        name: (number + 1 << 28) + offset * size for number, (name, offset) in enumerate(zip("abc", problem.offsets, strict=True))
+        name: (number + 1 << 28) + offset * size
+        for number, (name, offset) in enumerate(zip("abc", problem.offsets, strict=True))
     }

@@ -1,4 +1,6 @@
-"""A place where launches of different jobs wait for each other, so that a test forces the jobs to overlap in time."""
+"""A place where launches of different jobs wait for each other, so that a test forces the jobs to
+overlap in time.
+"""
 
 import os
 from pathlib import Path
@@ -13,4 +15,7 @@ def meet(count: int) -> None:
     """Wait until launches on `count` simulated GPUs, this one among them, have begun."""
     folder = Path(os.environ[VARIABLE])
     (folder / os.environ.get("CUDA_VISIBLE_DEVICES", "any")).touch()
-    wait_until(lambda: len(list(folder.iterdir())) >= count, f"{count} GPUs at once, each with a file in {folder}")
+    wait_until(
+        lambda: len(list(folder.iterdir())) >= count,
+        f"{count} GPUs at once, each with a file in {folder}",
+    )

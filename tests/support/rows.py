@@ -12,8 +12,20 @@ NEAR = [1.0, 1.001, 0.999]
 
 def row(**given):
     base = dict.fromkeys(samples.SCHEMA.names) | {"alpha": 1.0, "beta": 0.0, "padding": 0}
-    base |= {"device": "d", "kernel": "k", "configuration": "-", "element_type": "float32", "m": 100, "n": 100, "k": 100, "state": "warm",
-             "status": "correct", "reference": "cublas", "samples_us": [2.0] * 10, "reference_us": [1.0] * 10}  # fmt: skip
+    base |= {
+        "device": "d",
+        "kernel": "k",
+        "configuration": "-",
+        "element_type": "float32",
+        "m": 100,
+        "n": 100,
+        "k": 100,
+        "state": "warm",
+        "status": "correct",
+        "reference": "cublas",
+        "samples_us": [2.0] * 10,
+        "reference_us": [1.0] * 10,
+    }
     return base | given
 
 
@@ -23,22 +35,35 @@ def summarise(rows, peak_tflops, per_clock=None):
 
 
 def again(kernel, configuration, levels, role="finalist", rounds=6, **given):
-    """Rows of the confirmation: a candidate's times in each process, whose rounds share what the reference has; with noise of its own."""
+    """Rows of the confirmation: a candidate's times in each process, whose rounds share what the
+    reference has; with noise of its own.
+    """
     rows = []
     for process, level in enumerate(levels, 1):
         random = np.random.default_rng([process, *f"{kernel} {configuration}".encode()])
         shared = np.random.default_rng(process).normal(0, 0.05, rounds)
         times = np.exp(shared + random.normal(0, 1e-4, rounds))
         rows.append(
-            row(kernel=kernel, configuration=configuration, role=role, process=process, samples_us=list(level * times),
-                reference_us=list(np.exp(shared)), stop="max_samples", **given)
-        )  # fmt: skip
+            row(
+                kernel=kernel,
+                configuration=configuration,
+                role=role,
+                process=process,
+                samples_us=list(level * times),
+                reference_us=list(np.exp(shared)),
+                stop="max_samples",
+                **given,
+            )
+        )
     return rows
 
 
 def swept(*names, kernel="k"):
     """The sweep's rows of a kernel's configurations, all correct."""
-    return [row(kernel=kernel, configuration=name, frobenius_error=1e-7, stop="target") for name in names]
+    return [
+        row(kernel=kernel, configuration=name, frobenius_error=1e-7, stop="target")
+        for name in names
+    ]
 
 
 def made(rows, within=0.0):

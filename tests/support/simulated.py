@@ -1,13 +1,15 @@
-"""Simulated GPUs, behind `ladder.devices.simulation`: NumPy results, times by a cost model with seeded noise, and faults by name. For
-tests alone.
+"""Simulated GPUs, behind `ladder.devices.simulation`: NumPy results, times by a cost model with
+seeded noise, and faults by name. For tests alone.
 
-`$SIMULATED_GPUS` names a JSON file with the `name`, `uuids`, `driver`, perhaps `memory_bytes`, the `compiler`'s version and the `others`
-that compute there (how many processes, for each time of asking).
-A kernel's file says behind `// python: ` what a launch does, else it is `right()`. That code has
-the matrices `a`, `b` and `c`, the problem `p`, the kernel's parameters, `timed` (whether this is a timed round), `call` (how many launches
-of the configuration this is on the present problem), `right` (`right(lda=p.k)` computes with that stride instead, likewise `ldb`, `ldc`,
-`alpha`, `beta` and the depth `k`), `outside` (writes before C), and the faults `fail(message)` (the driver reports an
-error, and the context is lost), `lose()` (the device is lost, too), `hang`, `die(signal)`, `slow(factor)` (this launch takes longer) and
+`$SIMULATED_GPUS` names a JSON file with the `name`, `uuids`, `driver`, perhaps `memory_bytes`, the
+`compiler`'s version and the `others` that compute there (how many processes, for each time of
+asking). A kernel's file says behind `// python: ` what a launch does, else it is `right()`. That
+code has the matrices `a`, `b` and `c`, the problem `p`, the kernel's parameters, `timed` (whether
+this is a timed round), `call` (how many launches of the configuration this is on the present
+problem), `right` (`right(lda=p.k)` computes with that stride instead, likewise `ldb`, `ldc`,
+`alpha`, `beta` and the depth `k`), `outside` (writes before C), and the faults `fail(message)` (the
+driver reports an error, and the context is lost), `lose()` (the device is lost, too), `hang`,
+`die(signal)`, `slow(factor)` (this launch takes longer) and
 `stop()` (the process is stopped meanwhile, and continued).
 """
 
@@ -37,12 +39,18 @@ from threadpoolctl import threadpool_limits
 
 VARIABLE = "SIMULATED_GPUS"
 VARIABLES = (VARIABLE, "RENDEZVOUS")
-ATTRIBUTES = featured(Path(__file__).resolve().parents[2] / PUBLISHED)[HEADLINE] / "environment.json"
+ATTRIBUTES = (
+    featured(Path(__file__).resolve().parents[2] / PUBLISHED)[HEADLINE] / "environment.json"
+)
 """What a simulated GPU describes itself as."""
 LAUNCH_US, TFLOPS, NOISE = 2.0, 20.0, 0.002
-"""The cost model: microseconds a launch, the rate of `right()`, and the standard deviation of the logarithm of a time."""
+"""The cost model: microseconds a launch, the rate of `right()`, and the standard deviation of the
+logarithm of a time.
+"""
 USAGE = {"function": "gemm", "registers": 32, "static_shared": 0}
-SIGNATURE = re.compile(r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\([^()]*\))*\)\s*)*(\w+)\s*\(([^)]*)\)")
+SIGNATURE = re.compile(
+    r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\([^()]*\))*\)\s*)*(\w+)\s*\(([^)]*)\)"
+)
 """A `__global__` function: its name, and the text of its parameters."""
 SECTION = ".python"
 """Of a simulated cubin: what a launch does."""
@@ -65,7 +73,9 @@ class Died(BaseException):
 
 
 class Faults:
-    """What ends or blocks a whole process does so where kernels have a process of their own; a test's own process gets an exception."""
+    """What ends or blocks a whole process does so where kernels have a process of their own; a
+    test's own process gets an exception.
+    """
 
     in_process = False
 
@@ -86,7 +96,9 @@ class Faults:
 
 
 def lose() -> None:
-    """Lose the device: this launch fails, and no process can open the device again until `gpus.json` says otherwise."""
+    """Lose the device: this launch fails, and no process can open the device again until
+    `gpus.json` says otherwise.
+    """
     path = Path(os.environ[VARIABLE])
     path.write_text(json.dumps(settings() | {"lost": True}))
     raise Failed("unspecified launch failure")
@@ -108,7 +120,13 @@ def detect() -> list[DetectedDevice]:
     gpu = settings()
     return [
         DetectedDevice(
-            slugify(gpu["name"]), "cuda", gpu["name"], "sm_90", gpu.get("memory_bytes", 2**30), tuple(gpu["uuids"]), gpu["driver"]
+            slugify(gpu["name"]),
+            "cuda",
+            gpu["name"],
+            "sm_90",
+            gpu.get("memory_bytes", 2**30),
+            tuple(gpu["uuids"]),
+            gpu["driver"],
         )
     ]
 
@@ -124,12 +142,25 @@ def compiler_version(compiler: str) -> str:
 
 
 def compile(source: str) -> tuple[bytes, dict[str, Any]]:
-    """A cubin with what the source says behind `// python: `; different for different sources, as a compiler's is, whatever their name."""
+    """A cubin with what the source says behind `// python: `; different for different sources, as a
+    compiler's is, whatever their name.
+    """
     match = re.search(r"^// python: (.*)$", source, re.MULTILINE)
     unnamed = re.sub(r"^#line .*$", "", source, flags=re.MULTILINE)
-    size = 8 if "using T = double;" in source else 2 if re.search("using T = __(half|nv_bfloat16);", source) else 4
-    functions = {name: parameters(text, size) for name, text in SIGNATURE.findall(source) or [("gemm", ARGUMENTS)]}
-    return cubin(f"{match.group(1) if match else 'right()'}  # {digest(unnamed)}", functions), dict(USAGE)
+    size = (
+        8
+        if "using T = double;" in source
+        else 2
+        if re.search("using T = __(half|nv_bfloat16);", source)
+        else 4
+    )
+    functions = {
+        name: parameters(text, size)
+        for name, text in SIGNATURE.findall(source) or [("gemm", ARGUMENTS)]
+    }
+    return cubin(f"{match.group(1) if match else 'right()'}  # {digest(unnamed)}", functions), dict(
+        USAGE
+    )
 
 
 def parameters(text: str, size: int) -> bytes:
@@ -137,7 +168,13 @@ def parameters(text: str, size: int) -> bytes:
     attributes, at = b"", 0
     for number, parameter in enumerate(filter(str.strip, text.split(","))):
         kind = parameter.split()[0]
-        width = 128 if "TensorMap" in parameter else 8 if "*" in parameter else {"T": size, "Acc": max(4, size)}.get(kind, 4)
+        width = (
+            128
+            if "TensorMap" in parameter
+            else 8
+            if "*" in parameter
+            else {"T": size, "Acc": max(4, size)}.get(kind, 4)
+        )
         at += -at % min(width, 64)
         attributes += struct.pack("<BBHIHHI", 4, 0x17, 12, 0, number, at, width << 18)
         at += width
@@ -145,11 +182,18 @@ def parameters(text: str, size: int) -> bytes:
 
 
 def cubin(code: str, functions: dict[str, bytes] | None = None) -> bytes:
-    """An ELF file as `ladder.compiling.cubin` reads it: a function without instructions, no variables, and Python.
+    """An ELF file as `ladder.compiling.cubin` reads it: a function without instructions, no
+    variables, and Python.
 
     Where it stands for a shared object, it exports `gemm`.
     """
-    parts = [("", 0, b""), (".text.gemm", 1, b""), (SECTION, 1, code.encode()), (".symtab", 2, b""), (".strtab", 3, b"\0gemm\0")]
+    parts = [
+        ("", 0, b""),
+        (".text.gemm", 1, b""),
+        (SECTION, 1, code.encode()),
+        (".symtab", 2, b""),
+        (".strtab", 3, b"\0gemm\0"),
+    ]
     parts.append((".dynsym", 11, struct.pack("<IBBHQQ", 1, 0, 0, 1, 0, 0)))
     parts += [(f".nv.info.{name}", 1, attributes) for name, attributes in (functions or {}).items()]
     names = b"".join(f"{name}\0".encode() for name, _, _ in [*parts, (".shstrtab", 3, b"")])
@@ -157,7 +201,9 @@ def cubin(code: str, functions: dict[str, bytes] | None = None) -> bytes:
     at, headers, body, name_at = 64, b"", b"", 0
     for name, kind, data in parts:
         link = 4 if kind in (2, 11) else 0
-        headers += struct.pack("<IIQQQQIIQQ", name_at, kind, 0, 0, at + len(body), len(data), link, 0, 1, 0)
+        headers += struct.pack(
+            "<IIQQQQIIQQ", name_at, kind, 0, 0, at + len(body), len(data), link, 0, 1, 0
+        )
         body, name_at = body + data, name_at + len(name) + 1
     head = b"\x7fELF\x02\x01\x01" + bytes(33) + struct.pack("<Q", at + len(body)) + bytes(10)
     return head + struct.pack("<3H", 64, len(parts), len(parts) - 1) + body + headers
@@ -172,7 +218,9 @@ def code_of(binary: bytes) -> str:
 
 @lru_cache
 def support(beside: Path) -> Path:
-    """What runs on the host, compiled once for all the processes that have one file `$SIMULATED_GPUS`."""
+    """What runs on the host, compiled once for all the processes that have one file
+    `$SIMULATED_GPUS`.
+    """
     path = beside.with_suffix(".so")
     if not path.exists():
         write_whole(path, compile_support("cpu", ""))
@@ -207,7 +255,11 @@ class Gpu(Cpu):
         super().__init__(support(self.settings), lambda device, name: self._launch("right()", {}))
         self.blas, self.timing, self.factor = Library(), False, 1.0
         self._noise = np.random.default_rng(int(digest(uuid), 16) % 2**32)
-        threadpool_limits(1)  # several threads for small matrices wait for each other where other tests run beside them
+        threadpool_limits(
+            1
+            # several threads for small matrices wait for each other where other tests run beside
+            # them
+        )
 
     def _launch(self, code: Any, parameters: dict[str, Any]) -> Launch:
         p, calls = self.given, [0]
@@ -215,18 +267,24 @@ class Gpu(Cpu):
         kind = C_TYPES[p.element_type]
 
         def bind(*addresses: int) -> Call:
-            a, b, c = (_matrix(address, *shape, kind) for address, shape in zip(addresses, shapes, strict=True))
+            a, b, c = (
+                _matrix(address, *shape, kind)
+                for address, shape in zip(addresses, shapes, strict=True)
+            )
 
             def right(**instead: float) -> None:
                 alpha, beta = (float(factor) for factor in scalars(p))
                 left, below, result = a, b, c
                 if instead:
                     alpha, beta, depth = (
-                        instead.get(name, value) for name, value in (("alpha", alpha), ("beta", beta), ("k", p.k))
+                        instead.get(name, value)
+                        for name, value in (("alpha", alpha), ("beta", beta), ("k", p.k))
                     )
                     left, below, result = (
                         _matrix(address, rows, cols, instead.get(name, ld), kind)
-                        for name, address, (rows, cols, ld) in zip(("lda", "ldb", "ldc"), addresses, shapes, strict=True)
+                        for name, address, (rows, cols, ld) in zip(
+                            ("lda", "ldb", "ldc"), addresses, shapes, strict=True
+                        )
                     )
                     left, below = left[:, :depth], below[:depth]
                 with np.errstate(all="ignore"):
@@ -245,11 +303,28 @@ class Gpu(Cpu):
             def call() -> None:
                 calls[0] += 1
                 self.factor = 1.0
-                exec(code, {
-                    "a": a, "b": b, "c": c, "p": p, "call": calls[0], "timed": self.timing, "right": right, "outside": outside,
-                    "fail": fail, "hang": Faults.hang, "die": Faults.die, "slow": slow, "Refused": Refused, "os": os, "lose": lose,
-                    "stop": stop, **parameters,
-                })  # fmt: skip
+                exec(
+                    code,
+                    {
+                        "a": a,
+                        "b": b,
+                        "c": c,
+                        "p": p,
+                        "call": calls[0],
+                        "timed": self.timing,
+                        "right": right,
+                        "outside": outside,
+                        "fail": fail,
+                        "hang": Faults.hang,
+                        "die": Faults.die,
+                        "slow": slow,
+                        "Refused": Refused,
+                        "os": os,
+                        "lose": lose,
+                        "stop": stop,
+                        **parameters,
+                    },
+                )
                 self.us += (LAUNCH_US + p.flops / TFLOPS * 1e-6) * self.factor
 
             return call
@@ -275,7 +350,10 @@ class Gpu(Cpu):
     def time_round(self, samples: Any, cold: bool, seed: int, compare: bool = False) -> list[Timed]:
         self.timing = True
         try:
-            return [replace(timed, cpu_ns=(0, 0)) for timed in super().time_round(samples, cold, seed, compare)]
+            return [
+                replace(timed, cpu_ns=(0, 0))
+                for timed in super().time_round(samples, cold, seed, compare)
+            ]
         finally:
             self.timing = False
 
@@ -315,4 +393,6 @@ def open_device(uuid: str, support: Path) -> Device:
 
 def _matrix(address: int, rows: int, cols: int, ld: int, kind: Any) -> Any:
     elements = np.ctypeslib.as_array((kind * ((rows - 1) * ld + cols)).from_address(address))
-    return np.lib.stride_tricks.as_strided(elements, (rows, cols), (ld * ctypes.sizeof(kind), ctypes.sizeof(kind)))
+    return np.lib.stride_tricks.as_strided(
+        elements, (rows, cols), (ld * ctypes.sizeof(kind), ctypes.sizeof(kind))
+    )

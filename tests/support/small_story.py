@@ -1,4 +1,6 @@
-"""A checkout of three small kernels and made-up measurements of two of them, and the pages that are filled from it."""
+"""A checkout of three small kernels and made-up measurements of two of them, and the pages that are
+filled from it.
+"""
 
 import hashlib
 import json
@@ -13,12 +15,20 @@ from book import pages
 from book.data import Story
 
 RUN = PUBLISHED / "d" / "test" / "1"
-ENVIRONMENT = {"device": "d", "kind": "cuda", "name": "Test", "time": "2026-01-01T", "fingerprint": {},
-               "attributes": {"sm_count": 3, "compute_capability": "9.0", "library": "cuBLAS 1"},
-               "peaks": {"fp32_tflops": 0.05, "copy_tb_s": 1.0}, "project": {"commit": "abc", "dirty": False}}  # fmt: skip
+ENVIRONMENT = {
+    "device": "d",
+    "kind": "cuda",
+    "name": "Test",
+    "time": "2026-01-01T",
+    "fingerprint": {},
+    "attributes": {"sm_count": 3, "compute_capability": "9.0", "library": "cuBLAS 1"},
+    "peaks": {"fp32_tflops": 0.05, "copy_tb_s": 1.0},
+    "project": {"commit": "abc", "dirty": False},
+}
 COST = {"wall_seconds": 90.0, "busy_seconds": 30.0}
 HEADER = (
-    "/*---\ntitle: {0}\nidea: i\nparameters: {{{1}}}\nblock: [1]\ngrid: ['ceil_div(M, 16)', 2]\nglobal_reads: 2*M*N*K\n---*/\n{2}"
+    "/*---\ntitle: {0}\nidea: i\nparameters: {{{1}}}\nblock: [1]\ngrid: ['ceil_div(M, 16)', "
+    "2]\nglobal_reads: 2*M*N*K\n---*/\n{2}"
 )
 
 
@@ -36,25 +46,52 @@ def checkout(root):
 
 
 def publish(
-    root, second_us=100.0, state="warm", name="d/test", first=(200.0, 6.0), last=1.0,
-    rungs=("01_first", "02_second"), size=64, element_type="float32",
-):  # fmt: skip
-    """A dataset of two kernels and the reference on one problem, each timed side by side in three processes.
+    root,
+    second_us=100.0,
+    state="warm",
+    name="d/test",
+    first=(200.0, 6.0),
+    last=1.0,
+    rungs=("01_first", "02_second"),
+    size=64,
+    element_type="float32",
+):
+    """A dataset of two kernels and the reference on one problem, each timed side by side in three
+    processes.
 
     The last sample of each takes `last` times as long.
     """
     folder = root / PUBLISHED / name / "1"
     (folder / "samples").mkdir(parents=True, exist_ok=True)
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
-    (folder / "resources.csv").write_text("kernel,slug,element_type,configuration,arch,status,sha256\n")
+    (folder / "resources.csv").write_text(
+        "kernel,slug,element_type,configuration,arch,status,sha256\n"
+    )
     jobs = {}
-    times = {rungs[0]: ("BX=32", *first), rungs[1]: ("BM=16", second_us, 5.0), "cublas": ("-", 50.0, 2.0)}
-    base = dict.fromkeys(samples.SCHEMA.names) | vars(Problem(size, size, size, element_type=element_type)) | {
-        "device": "d", "status": "correct", "state": state, "reference": "cublas", "stop": "target", "reference_us": [50.0] * 3
-    }  # fmt: skip
+    times = {
+        rungs[0]: ("BX=32", *first),
+        rungs[1]: ("BM=16", second_us, 5.0),
+        "cublas": ("-", 50.0, 2.0),
+    }
+    base = (
+        dict.fromkeys(samples.SCHEMA.names)
+        | vars(Problem(size, size, size, element_type=element_type))
+        | {
+            "device": "d",
+            "status": "correct",
+            "state": state,
+            "reference": "cublas",
+            "stop": "target",
+            "reference_us": [50.0] * 3,
+        }
+    )
     rows = []
     for kernel, (configuration, us, units) in times.items():
-        row = base | {"kernel": kernel, "configuration": configuration, "samples_us": [us, us, us * last]}
+        row = base | {
+            "kernel": kernel,
+            "configuration": configuration,
+            "samples_us": [us, us, us * last],
+        }
         row |= {"frobenius_error": units * 2**-24, "component_error": units * 2**-23}
         job = f"{'baselines' if kernel == 'cublas' else kernel}.{element_type}"
         samples.write(folder / "samples" / f"{job}.parquet", [row], {"job": job, "fingerprint": {}})
@@ -62,7 +99,11 @@ def publish(
         for process in (1, 2, 3):
             noisy = [it * (1 + process * 1e-6) for it in row["samples_us"]]
             rows.append(row | {"process": process, "role": "best", "samples_us": noisy})
-    samples.write(folder / "confirmed.parquet", rows, {"job": "confirmed", "jobs": jobs, "fingerprint": {}} | COST)
+    samples.write(
+        folder / "confirmed.parquet",
+        rows,
+        {"job": "confirmed", "jobs": jobs, "fingerprint": {}} | COST,
+    )
     synthetic.index(root / PUBLISHED)
 
 
@@ -76,10 +117,20 @@ def add(root, **given):
 
 def answer(root, study, kernels=None, **measured):
     """Write what a study measured on the dataset's device."""
-    provenance = {"device": "d", "time": "2026-11-23T01:00", "command": "x.py", "project": {"commit": "abc", "dirty": False}}
+    provenance = {
+        "device": "d",
+        "time": "2026-11-23T01:00",
+        "command": "x.py",
+        "project": {"commit": "abc", "dirty": False},
+    }
     words = {"question": "Is it so?", "short": "Yes: 3 times", "long": "it was so 3 times"}
     path = root / PUBLISHED / "studies" / f"{study}.d.json"
-    written(path, json.dumps(words | {"kernels": kernels or {}, "provenance": provenance, "measured": measured}))
+    written(
+        path,
+        json.dumps(
+            words | {"kernels": kernels or {}, "provenance": provenance, "measured": measured}
+        ),
+    )
 
 
 def say(root, name, **keys):

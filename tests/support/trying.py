@@ -1,4 +1,6 @@
-"""`ladder new` and `ladder try` in the test's own process, in a folder that has only the kernels that the test puts there."""
+"""`ladder new` and `ladder try` in the test's own process, in a folder that has only the kernels
+that the test puts there.
+"""
 
 import json
 import sys
@@ -18,7 +20,9 @@ from ladder.measuring import trial as measuring_trial
 
 INTERVAL = r"[\d.e+-]+ \(interval [\d.e+-]+ to [\d.e+-]+\)"
 SINCE = "since the last correct try: "
-HEADER = "/*---\ntitle: mine\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{}---*/\n// python: {}\n"
+HEADER = (
+    "/*---\ntitle: mine\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{}---*/\n// python: {}\n"
+)
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -52,7 +56,9 @@ class SimulatedCpu(simulated.Gpu):
 
 
 class Trials:
-    """A folder `root` with kernels and results. `ladder` runs a command there and returns what it printed, errors last."""
+    """A folder `root` with kernels and results. `ladder` runs a command there and returns what it
+    printed, errors last.
+    """
 
     def __init__(self, root: Path, monkeypatch: Any, capsys: Any) -> None:
         self.root, self.capsys, self.kept = root, capsys, root / "results" / "try"
@@ -75,10 +81,14 @@ class Trials:
         return [json.loads(line) for line in (self.kept / "history.jsonl").read_text().splitlines()]
 
     def write(self, does: str, header: str = "", name: str = "mine", kind: str = "cuda") -> str:
-        """Write a kernel for a simulated device, with what a launch does; returns its path as the command takes it."""
+        """Write a kernel for a simulated device, with what a launch does; returns its path as the
+        command takes it.
+        """
         path = self.root / "kernels" / kind / f"{name}{trial.SUFFIXES[kind][0]}"
         path.write_text(
-            HEADER.format(header, does) if kind == "cuda" else HEADER.format("", does).replace("block: [1]\ngrid: [1]\n", "")
+            HEADER.format(header, does)
+            if kind == "cuda"
+            else HEADER.format("", does).replace("block: [1]\ngrid: [1]\n", "")
         )
         return str(path.relative_to(self.root))
 
@@ -89,9 +99,12 @@ class Trials:
 
 
 def stay_in_process(monkeypatch: Any) -> None:
-    """Compile, probe and work in this process, with the same seed in each run; a sample is one launch, however short."""
+    """Compile, probe and work in this process, with the same seed in each run; a sample is one
+    launch, however short.
+    """
     monkeypatch.setattr(measuring_trial, "LIMITS", replace(measuring_trial.LIMITS, sample_us=0))
-    monkeypatch.setattr(measuring_trial, "draw_seed", lambda: 0)  # an interval of 95 % misses the truth in one run of twenty
+    # an interval of 95 % misses the truth in one run of twenty
+    monkeypatch.setattr(measuring_trial, "draw_seed", lambda: 0)
     monkeypatch.setattr(session, "Child", InProcess)
     for module in (compile, trial):
         monkeypatch.setattr(module, "ProcessPoolExecutor", SameProcess)

@@ -1,4 +1,6 @@
-"""How far a result may be off and pass: by the bound on rounded numbers alone, and with the launch on whole numbers besides."""
+"""How far a result may be off and pass: by the bound on rounded numbers alone, and with the launch
+on whole numbers besides.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +16,9 @@ from ladder.model.problem import Problem
 DEPTHS = (4096, 16384, 65536, 1048576)
 """K."""
 SIDE, WHOLE = 16, 4096
-"""Rows and columns that are computed, and those of the C of which they are a part: one wrong element is little in the norm of that."""
+"""Rows and columns that are computed, and those of the C of which they are a part: one wrong
+element is little in the norm of that.
+"""
 TRIALS = 100
 """Products that are left out, each of another element, one at a time."""
 AT_ONCE = 256
@@ -39,17 +43,23 @@ class Call:
 
 
 CALLS = [
-    Call("float32", "float32", "TF32", TF32_DIGITS), Call("TF32", "float32", "bfloat16", 8),
-    Call("float64", "float64", "float32", 24), Call("float16", "float16", "bfloat16", 8),
-]  # fmt: skip
+    Call("float32", "float32", "TF32", TF32_DIGITS),
+    Call("TF32", "float32", "bfloat16", 8),
+    Call("float64", "float64", "float32", 24),
+    Call("float16", "float16", "bfloat16", 8),
+]
 
 
 @dataclass(frozen=True)
 class Unseen:
-    """What passes in one launch, as a configuration makes one on whole numbers of a problem's size; `first_wide` says it of a larger C."""
+    """What passes in one launch, as a configuration makes one on whole numbers of a problem's size;
+    `first_wide` says it of a larger C.
+    """
 
     off: float
-    """What one element may be off by, as a share of the root mean square of C, to a factor of 2^(1/4)."""
+    """What one element may be off by, as a share of the root mean square of C, to a factor of
+    2^(1/4).
+    """
     left_out: float
     """Of the products that are not 0, the share of which one may be left out of one element."""
     narrower: float
@@ -74,15 +84,22 @@ class _Launch:
             return result.astype(self.problem.element_type).astype(np.float64)
 
     def verdict(self, wrong: Any, alone: bool = False) -> Verdict:
-        """That on a result which is off by so much, before it is rounded, as all of C; `alone`: as a part of one that is right."""
+        """That on a result which is off by so much, before it is rounded, as all of C; `alone`: as
+        a part of one that is right.
+        """
         reference = self._rounded(self.product) if whole(self.problem) else self.product
         diff = np.abs(self._rounded(self.product + wrong) - reference)
         times = (WHOLE / SIDE) ** 2 if alone else 1
         share = np.where(exact_mask(self.problem) & (diff > 0), np.inf, diff / self.scale)
         where = int(np.argmax(share))
-        sums = {"ref2": times * float(np.sum(reference**2)), "scale2": times * float(np.sum(self.scale**2))}
+        sums = {
+            "ref2": times * float(np.sum(reference**2)),
+            "scale2": times * float(np.sum(self.scale**2)),
+        }
         worst = float(share.flat[where])
-        errors = Errors(diff2=float(np.sum(diff**2)), worst=worst, where=where, wild=0, stray=0, **sums)
+        errors = Errors(
+            diff2=float(np.sum(diff**2)), worst=worst, where=where, wild=0, stray=0, **sums
+        )
         return judge(errors, self.problem, self.call.tf32)
 
     def _passes(self, i: int, j: int, value: float) -> bool:
@@ -92,13 +109,17 @@ class _Launch:
 
     def unseen(self) -> Unseen:
         size = float(np.sqrt(np.mean(self.product**2)))
-        off = [share for share in 2.0 ** np.arange(-60, 8, 0.25) if self._passes(3, 5, share * size)]
+        off = [
+            share for share in 2.0 ** np.arange(-60, 8, 0.25) if self._passes(3, 5, share * size)
+        ]
         random, left_out = np.random.default_rng(self.problem.k), []
         while len(left_out) < TRIALS:
             i, j, k = *random.integers(SIDE, size=2), random.integers(self.problem.k)
             if product := self.a[i, k] * self.b[k, j]:
                 left_out.append(self._passes(i, j, -product))
-        return Unseen(max(off, default=0.0), float(np.mean(left_out)), max(self._narrower(), default=0.0))
+        return Unseen(
+            max(off, default=0.0), float(np.mean(left_out)), max(self._narrower(), default=0.0)
+        )
 
     def _narrower(self) -> Iterator[float]:
         """Those of `PARTS` in which narrower operands pass."""
@@ -110,9 +131,14 @@ class _Launch:
                 yield part
 
     def in_order(self) -> Any:
-        """The product as a right kernel has it that adds one term after another, in the type that sums are made in."""
+        """The product as a right kernel has it that adds one term after another, in the type that
+        sums are made in.
+        """
         wide = np.float64 if self.call.element_type == "float64" else np.float32
-        a, b = ((fewer_bits(values, TF32_DIGITS) if self.call.tf32 else values).astype(wide) for values in (self.a, self.b))
+        a, b = (
+            (fewer_bits(values, TF32_DIGITS) if self.call.tf32 else values).astype(wide)
+            for values in (self.a, self.b)
+        )
         total = np.zeros_like(self.product, wide)
         for k in range(0, self.problem.k, AT_ONCE):
             terms = a.T[k : k + AT_ONCE, :, None] * b[k : k + AT_ONCE, None, :]
@@ -135,9 +161,14 @@ def slack(call: Call, k: int) -> float:
 
 
 def first_wide(call: Call, side: int, k: int) -> int:
-    """The first place along K at which the launch on whole numbers shows narrower operands, in a C of so many rows and columns."""
+    """The first place along K at which the launch on whole numbers shows narrower operands, in a C
+    of so many rows and columns.
+    """
     problem = exactly(Problem(side, side, k, element_type=call.element_type), call.tf32)
-    a, b = (inside(buffer, place) for buffer, place in zip(buffers(problem)[:2], places(problem)[:2], strict=True))
+    a, b = (
+        inside(buffer, place)
+        for buffer, place in zip(buffers(problem)[:2], places(problem)[:2], strict=True)
+    )
     some = [values[:, :side] != fewer_bits(values[:, :side], call.bits) for values in (a, b.T)]
     return int(np.argmax(some[0].any(axis=0) | some[1].any(axis=0)))
 
@@ -149,16 +180,28 @@ def table() -> list[str]:
         return f"{100 * value:.2g} %" if value else "0"
 
     columns = [
-        "result", "K", "the bound, in largest errors of a correct result", "one element off by, of C's root mean square",
-        "one product left out, in so many of 100 elements", "narrower operands in a part of K",
-    ]  # fmt: skip
+        "result",
+        "K",
+        "the bound, in largest errors of a correct result",
+        "one element off by, of C's root mean square",
+        "one product left out, in so many of 100 elements",
+        "narrower operands in a part of K",
+    ]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for call in CALLS:
         for k in DEPTHS:
             bound, exact = unseen(call, k)
-            left_out, narrower = (min(getattr(bound, name), getattr(exact, name)) for name in ("left_out", "narrower"))
-            cells = [call.name, str(k), f"{slack(call, k):.2g}", share(bound.off), f"{100 * bound.left_out:.0f}; **{100 * left_out:.0f}**",
-                     f"{call.narrower}: {share(bound.narrower)}; **{share(narrower)}**"]  # fmt: skip
+            left_out, narrower = (
+                min(getattr(bound, name), getattr(exact, name)) for name in ("left_out", "narrower")
+            )
+            cells = [
+                call.name,
+                str(k),
+                f"{slack(call, k):.2g}",
+                share(bound.off),
+                f"{100 * bound.left_out:.0f}; **{100 * left_out:.0f}**",
+                f"{call.narrower}: {share(bound.narrower)}; **{share(narrower)}**",
+            ]
             lines.append(f"| {' | '.join(cells)} |")
     return lines
 

@@ -11,7 +11,9 @@ FOREVER = 1e6
 
 
 class VirtualClock(Clock):
-    """Starts at 1000 s. `after` schedules what happens while others wait; `slept` has the length of every sleep."""
+    """Starts at 1000 s. `after` schedules what happens while others wait; `slept` has the length of
+    every sleep.
+    """
 
     def __init__(self) -> None:
         self.time, self.end = 1000.0, 1000.0 + FOREVER
@@ -38,13 +40,16 @@ class VirtualClock(Clock):
         return self._pass(self.time + seconds, lambda: connection.poll(0))
 
     def _pass(self, end: float, done: Callable[[], bool]) -> bool:
-        """Let time pass, with all that happens meanwhile, until it is `end` or `done`; returns whether it is done."""
+        """Let time pass, with all that happens meanwhile, until it is `end` or `done`; returns
+        whether it is done.
+        """
         while not done():
             if not self._events or self._events[0][0] > end:
                 self.time = max(self.time, end)
                 assert self.time < self.end, "waits without an end"
                 return done()
             at, _, action = heapq.heappop(self._events)
-            self.time = max(self.time, at)  # an action may let time pass, too: then this process stood still
+            # an action may let time pass, too: then this process stood still
+            self.time = max(self.time, at)
             action()
         return True

@@ -25,7 +25,9 @@ CPU = DetectedDevice("cpu-test", "cpu", "Test CPU", "cpu-test", 16 << 30)
 
 
 def load(text: str) -> campaign.Campaign:
-    return campaign_file.load(yaml_schema.load(text, "config/test.yaml"), "config/test.yaml", KERNELS)
+    return campaign_file.load(
+        yaml_schema.load(text, "config/test.yaml"), "config/test.yaml", KERNELS
+    )
 
 
 def change(text: str) -> campaign.Campaign:
@@ -36,27 +38,41 @@ def change(text: str) -> campaign.Campaign:
 @pytest.mark.parametrize(
     ("keys", "labels"),
     [
-        ("problems: {cuda: [{M: [1, 2], N: 3, K: [4, 5]}, {square: [7, 7]}, [1, 3, 4]]}", "1x3x4; 1x3x5; 2x3x4; 2x3x5; 7"),
         (
-            "{beta: 0.25, problems: {cuda: [{square: 64}, {square: [64, 65], beta: 0.5, padding: 3}, {M: 8, N: 9, K: 10, alpha: 2}]}}",
+            "problems: {cuda: [{M: [1, 2], N: 3, K: [4, 5]}, {square: [7, 7]}, [1, 3, 4]]}",
+            "1x3x4; 1x3x5; 2x3x4; 2x3x5; 7",
+        ),
+        (
+            "{beta: 0.25, problems: {cuda: [{square: 64}, {square: [64, 65], beta: 0.5, padding: "
+            "3}, {M: 8, N: 9, K: 10, alpha: 2}]}}",
             "8x9x10 alpha=2 beta=0.25; 64 beta=0.25; 64 beta=0.5 padding=3; 65 beta=0.5 padding=3",
         ),
         (
             "{distribution: positive, problems: {cuda: ["
-            "{M: 8, N: 9, K: [10, 20], distribution: [normal, sparse]}, {square: 64, distribution: huge}, {square: 64}]}}",
-            "8x9x10 distribution=normal; 8x9x10 distribution=sparse; 8x9x20 distribution=normal; 8x9x20 distribution=sparse; "
+            "{M: 8, N: 9, K: [10, 20], distribution: [normal, sparse]}, {square: 64, distribution: "
+            "huge}, {square: 64}]}}",
+            "8x9x10 distribution=normal; 8x9x10 distribution=sparse; 8x9x20 distribution=normal; "
+            "8x9x20 distribution=sparse; "
             "64 distribution=huge; 64 distribution=positive",
         ),
     ],
 )
 def test_problems_are_crossed_and_have_operands_of_their_own(keys, labels):
-    assert "; ".join(problem.label for problem in change(keys).problems("cuda", "float32")) == labels
+    assert (
+        "; ".join(problem.label for problem in change(keys).problems("cuda", "float32")) == labels
+    )
 
 
 def test_a_b_and_c_may_have_paddings_and_offsets_of_their_own():
     own = "{square: [64, 65], padding: [1, 4, 2], offset: [0, 1, 3]}"
-    plan = change(f"{{padding: [0, 5, 0], problems: {{cuda: [{own}, {{square: 66, offset: 2}}, [67, 67, 67]]}}}}")
-    assert [(p.label, p.lda, p.ldb, p.ldc, p.names()["alignment"]) for p in plan.problems("cuda", "float32")] == [
+    plan = change(
+        f"{{padding: [0, 5, 0], problems: {{cuda: [{own}, {{square: 66, offset: 2}}, [67, 67, "
+        f"67]]}}}}"
+    )
+    assert [
+        (p.label, p.lda, p.ldb, p.ldc, p.names()["alignment"])
+        for p in plan.problems("cuda", "float32")
+    ] == [
         ("64 padding=1,4,2 offset=0,1,3", 65, 68, 66, 4),
         ("65 padding=1,4,2 offset=0,1,3", 66, 69, 67, 4),
         ("66 padding=0,5,0 offset=2", 66, 71, 66, 8),
@@ -87,7 +103,11 @@ def test_a_baseline_is_planned_for_the_element_types_that_it_has(element_type, n
     """The library's own choice, and eight algorithms, are candidates of the best one."""
     plan = change("element_types: [float32, bfloat16]").plan("cuda", f"baselines.{element_type}")
     assert [candidate["name"] for candidate in plan["candidates"]] == names
-    assert [plan["candidates"][at]["label"] for at in (2, 3, -1)] == ["-", "ALGORITHM=0", "ALGORITHM=7"]
+    assert [plan["candidates"][at]["label"] for at in (2, 3, -1)] == [
+        "-",
+        "ALGORITHM=0",
+        "ALGORITHM=7",
+    ]
 
 
 def test_configurations_are_compiled_in_every_way_asked_for():
@@ -120,7 +140,8 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ("options: {dlcm: cv}", 'options.dlcm: got "cv"; expected ca, cg, or a list of both'),
         (
             "problem: 1",
-            "config/test.yaml: unknown key 'problem'; did you mean `problems`? Expected one of alpha,",
+            "config/test.yaml: unknown key 'problem'; did you mean `problems`? Expected one of "
+            "alpha,",
         ),
         ("campaign: Über", 'campaign: got "\\u00dcber"; expected a name'),
         (
@@ -141,7 +162,8 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ("problems: {cuda: [{offset: [1, 2], square: 64}]}", "problems.cuda[0]: got"),
         (
             "padding: [1, 2]",
-            "padding: got [1, 2]; expected a whole number of elements from 0 to 4096, or three of them",
+            "padding: got [1, 2]; expected a whole number of elements from 0 to 4096, or three of "
+            "them",
         ),
         ("problems: {cuda: [{seed: 1, square: 64}]}", "problems.cuda[0]: got"),
         ("problems: {gpu: [[1, 1, 1]]}", "problems: unknown key 'gpu'; expected one of cpu, cuda"),
@@ -166,11 +188,13 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ("campaign: export", 'campaign: got "export"; expected a name other than'),
         (
             "campaign: try",
-            'campaign: got "try"; expected a name other than export, published, redrawn, studies and try',
+            'campaign: got "try"; expected a name other than export, published, redrawn, studies '
+            "and try",
         ),
         (
             "element_types: [float32, float32]",
-            'got ["float32", "float32"]; expected a list of float32, float64, float16, bfloat16, each once',
+            'got ["float32", "float32"]; expected a list of float32, float64, float16, bfloat16, '
+            "each once",
         ),
         ("parameters: {cuda/33: {BM: [1]}}", "parameters.cuda/33: unknown kernel; expected one of"),
         (
@@ -208,11 +232,13 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ),
         (
             "confirm: {process: 3}",
-            "confirm: unknown key 'process'; did you mean `processes`? Expected one of cpu, cuda, finalists, processes, rounds",
+            "confirm: unknown key 'process'; did you mean `processes`? Expected one of cpu, cuda, "
+            "finalists, processes, rounds",
         ),
         (
             "confirm: {processes: 2}",
-            "confirm.processes: got 2; expected 0, which leaves the confirmation out, or at least 3: how far",
+            "confirm.processes: got 2; expected 0, which leaves the confirmation out, or at least "
+            "3: how far",
         ),
         (
             "confirm: {cpu: {processes: 3}}",
@@ -236,7 +262,12 @@ def test_a_bad_key_is_named(keys, message):
 
 
 def test_yaml_that_is_none_is_named():
-    for text in ("campaign: [", "campaign: a\ncampaign: b\n", "just text", "!!python/object/apply:os.system [ls]"):
+    for text in (
+        "campaign: [",
+        "campaign: a\ncampaign: b\n",
+        "just text",
+        "!!python/object/apply:os.system [ls]",
+    ):
         with pytest.raises(InputError, match=r"config/test\.yaml: "):
             load(text)
 
@@ -271,13 +302,15 @@ def test_devices_are_those_here_or_the_clusters(keys, gpus, slugs):
         (
             "problems: {cuda: [{square: 100000}], cpu: [[1, 1, 1]]}",
             [H200],
-            r"problems.cuda: got \[100000, 100000, 100000\] in float32, which takes .* GiB of NVIDIA H200",
+            r"problems.cuda: got \[100000, 100000, 100000\] in float32, which takes .* GiB of "
+            r"NVIDIA H200",
         ),
         ("devices: [cuda]", [], r"devices\[0\]: got 'cuda', but no usable GPU was found here"),
         (
             "devices: [nvidia-h200]",
             [],
-            "got 'nvidia-h200', which is not on this machine; expected auto, cuda, cpu or one of cpu-test",
+            "got 'nvidia-h200', which is not on this machine; expected auto, cuda, cpu or one of "
+            "cpu-test",
         ),
         ("{devices: [cpu], problems: {cuda: [[1, 1, 1]]}}", [], "problems.cpu: missing"),
         ("problems: {cuda: [[1, 1, 1]]}", [], "problems: got none for cpu"),
@@ -316,15 +349,24 @@ def test_a_job_compares_the_machine_it_was_sent_to_with_its_partition(monkeypatc
     device = detect.here("nvidia-h200", "sm_90", "new")
     assert (device.slug, device.uuids) == ("nvidia-h200", ())  # any GPU of the model will do
     assert detect.here("nvidia-h200").uuids == ("GPU-1",)
-    with pytest.raises(InputError, match="got 'nvidia-a100', but this job was sent to node7, which has nvidia-h200, cpu-test"):
+    with pytest.raises(
+        InputError,
+        match="got 'nvidia-a100', but this job was sent to node7, which has nvidia-h200, cpu-test",
+    ):
         detect.here("nvidia-a100", "sm_80", "a100")
-    with pytest.raises(InputError, match=r"partitions.new.architecture: got 'sm_80'; expected sm_90"):
+    with pytest.raises(
+        InputError, match=r"partitions.new.architecture: got 'sm_80'; expected sm_90"
+    ):
         detect.here("nvidia-h200", "sm_80", "new")
     detect.check_native("sm_80")
-    with pytest.raises(InputError, match="cpu-other: code for it is compiled on it, and node7 has cpu-test"):
+    with pytest.raises(
+        InputError, match="cpu-other: code for it is compiled on it, and node7 has cpu-test"
+    ):
         detect.check_native("cpu-other")
     provenance.check_alike({"driver": "1"}, {"driver": "1"}, "x/environment.json: fingerprint")
-    message = "x/environment.json: fingerprint.driver: got '1'; expected '2', as on this machine, node7"
+    message = (
+        "x/environment.json: fingerprint.driver: got '1'; expected '2', as on this machine, node7"
+    )
     with pytest.raises(InputError, match=f"^{message}"):
         provenance.check_alike({"driver": "2"}, {"driver": "1"}, "x/environment.json: fingerprint")
 
@@ -410,7 +452,9 @@ def test_the_campaign_that_the_command_line_asks_for(folder):
     assert campaign_file.read(folder, [], {"kernels": "x"}) == expected
     expected = {"campaign": "other", "kernels": ["cpu/a"]}, "config/b.yaml"
     assert campaign_file.read(folder, [], {"campaign": "other"}) == expected
-    with pytest.raises(InputError, match=r"campaign=third: no such campaign in .*; expected one of other, default"):
+    with pytest.raises(
+        InputError, match=r"campaign=third: no such campaign in .*; expected one of other, default"
+    ):
         campaign_file.read(folder, [], {"campaign": "third"})
     files = [folder / "b.yaml", folder / "config.yaml"]
     data, source = campaign_file.read(folder, files, {"campaign": "merged"})
@@ -439,7 +483,10 @@ def test_other_kernels_are_a_campaign_of_their_own(folder, given, name):
 
 def test_the_shortened_name_of_such_a_campaign_is_its_own_and_a_good_one(folder):
     patterns = ["a" * 60, "b" * 60, "a", "a*", "A"]
-    names = {campaign_file.read(folder, [], {"kernels": [f"cpu/{pattern}"]})[0]["campaign"] for pattern in patterns}
+    names = {
+        campaign_file.read(folder, [], {"kernels": [f"cpu/{pattern}"]})[0]["campaign"]
+        for pattern in patterns
+    }
     assert len(names) == 5
     for name in names:
         campaign_file.load({"campaign": name, "problems": {"cpu": [[1, 1, 1]]}}, "t", KERNELS)
@@ -447,8 +494,13 @@ def test_the_shortened_name_of_such_a_campaign_is_its_own_and_a_good_one(folder)
 
 def test_numbers_inside_lists_and_mappings_of_the_command_line_are_numbers(folder):
     """Snakemake reads them as text."""
-    text = "{problems: {cpu: [['256', '256']]}, measure: {max_seconds: '1', race: 'false'}, kernels: [cpu/a]}"
-    meant = "{problems: {cpu: [[256, 256]]}, measure: {max_seconds: 1, race: false}, kernels: [cpu/a]}"
+    text = (
+        "{problems: {cpu: [['256', '256']]}, measure: {max_seconds: '1', race: 'false'}, "
+        "kernels: [cpu/a]}"
+    )
+    meant = (
+        "{problems: {cpu: [[256, 256]]}, measure: {max_seconds: 1, race: false}, kernels: [cpu/a]}"
+    )
     data, _ = campaign_file.read(folder, [], yaml.safe_load(text))
     assert data.items() >= yaml.safe_load(meant).items()
     file = written(folder / "config.yaml", "campaign: default\nmeasure: {sustained: ['4096']}\n")
@@ -459,7 +511,10 @@ def test_numbers_inside_lists_and_mappings_of_the_command_line_are_numbers(folde
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("measure: {target: 1e-3}", r'measure.target: got "1e-3"; .*; 1e-3 is text in YAML, write 1.0e-03'),
+        (
+            "measure: {target: 1e-3}",
+            r'measure.target: got "1e-3"; .*; 1e-3 is text in YAML, write 1.0e-03',
+        ),
         ("measure: {max_samples: 64.0}", r"measure.max_samples: got 64.0; expected a whole number"),
         ("measure: {max_samples: yes}", "measure.max_samples: got true; expected a whole number"),
         ("seed: 010", 'seed: got "010"; expected a whole number .*; 010 is text in YAML, write 10'),
@@ -477,7 +532,9 @@ def test_a_number_that_yaml_reads_in_another_way_is_explained(tmp_path, text, me
     whole = f"campaign: 2024-11-29\n{text}\n"
     if "problems" not in text:
         whole += "problems: {cpu: [[1, 1, 1]]}\n"
-    data, source = campaign_file.read(tmp_path, [written(tmp_path / "mine.yaml", whole)], yaml.safe_load(whole))
+    data, source = campaign_file.read(
+        tmp_path, [written(tmp_path / "mine.yaml", whole)], yaml.safe_load(whole)
+    )
     for each in (data, yaml_schema.load(whole, "t")):
         with pytest.raises(InputError, match=message):
             campaign_file.load(each, source, KERNELS)
@@ -485,7 +542,10 @@ def test_a_number_that_yaml_reads_in_another_way_is_explained(tmp_path, text, me
 
 @pytest.mark.parametrize("name", ["2024-11-29", "010", "1e3"])
 def test_numbers_and_names_are_read_as_they_are_meant(tmp_path, name):
-    text = f"campaign: {name}\nproblems: {{cpu: [[0x10, 1_000, 0b11]]}}\nmeasure: {{race: on}}\nkernels: [cpu/03_blocked]\n"
+    text = (
+        f"campaign: {name}\nproblems: {{cpu: [[0x10, 1_000, 0b11]]}}\nmeasure: {{race: "
+        f"on}}\nkernels: [cpu/03_blocked]\n"
+    )
     file = written(tmp_path / "mine.yaml", text)
     plan = campaign_file.load(*campaign_file.read(tmp_path, [file], yaml.safe_load(text)), KERNELS)
     assert plan.name == name
@@ -499,7 +559,9 @@ def test_two_files_of_one_name_are_told(tmp_path):
     for name, campaign_name in (("a", "mine"), ("b", "mine"), ("c", "other")):
         written(tmp_path / f"{name}.yaml", f"campaign: {campaign_name}\n")
     assert campaign_file.find(tmp_path, "other").name == "c.yaml"
-    with pytest.raises(InputError, match=r"b\.yaml: campaign: got mine, as in .*a\.yaml; expected another name"):
+    with pytest.raises(
+        InputError, match=r"b\.yaml: campaign: got mine, as in .*a\.yaml; expected another name"
+    ):
         campaign_file.find(tmp_path, "mine")
 
 

@@ -31,7 +31,9 @@ def start(tmp_path):
     lock = os.open("/dev/null", os.O_RDONLY)
 
     def run(support=None):
-        (tmp_path / "support.so").write_bytes(compile_support("cpu", "") if support is None else support)
+        (tmp_path / "support.so").write_bytes(
+            compile_support("cpu", "") if support is None else support
+        )
         children.append(Child("cpu", "cpu-x", tmp_path / "support.so", lock))
         return children[-1]
 
@@ -42,7 +44,10 @@ def start(tmp_path):
 
 
 def test_a_support_library_that_cannot_be_loaded_is_the_machines_fault(start):
-    with pytest.raises(InputError, match=r"support\.so: cannot be loaded from .*: .*file too short.*; no fault of a kernel's"):
+    with pytest.raises(
+        InputError,
+        match=r"support\.so: cannot be loaded from .*: .*file too short.*; no fault of a kernel's",
+    ):
         start(b"")
 
 
@@ -53,13 +58,18 @@ def test_where_code_may_not_be_run_from_is_told_before_any_kernel(tmp_path, monk
     host()  # compiles the support library with the loader still there
     (tmp_path / "support.so").write_bytes(b"")
     monkeypatch.setattr(cpu.ctypes, "CDLL", refuse)
-    with pytest.raises(OSError, match=r"failed to map segment.*; expected .* TMPDIR to be .* \(not mounted noexec\)"):
+    with pytest.raises(
+        OSError,
+        match=r"failed to map segment.*; expected .* TMPDIR to be .* \(not mounted noexec\)",
+    ):
         cpu._load_from(tmp_path / "..", tmp_path / "support.so")
 
 
 def test_a_worker_that_does_not_start_is_the_machines_fault(start, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    message = "cpu-x: the device cannot be opened: the child process ended with exit code 1; no fault"
+    message = (
+        "cpu-x: the device cannot be opened: the child process ended with exit code 1; no fault"
+    )
     with pytest.raises(InputError, match=message):
         start()
 
@@ -75,7 +85,9 @@ def test_a_worker_is_told_by_its_last_words_alone(start):
     assert failure.value.killed
 
 
-@pytest.mark.parametrize("sent", [b"\0\0\0\4gone", b"\0\0\0\2[]", b"\0\0\0\2{}", b"\x7f\xff\xff\xff", b"\0\0\1\0half"])
+@pytest.mark.parametrize(
+    "sent", [b"\0\0\0\4gone", b"\0\0\0\2[]", b"\0\0\0\2{}", b"\x7f\xff\xff\xff", b"\0\0\1\0half"]
+)
 def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent, monkeypatch):
     monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 1)
     child = Child.__new__(Child)
@@ -84,7 +96,11 @@ def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent
     os.write(other_end.fileno(), sent)
     with pytest.raises(Failure, match="something wrote to the pipe") as failure:
         list(child.ask(Check(0), 60))
-    assert (failure.value.status, failure.value.alive, failure.value.killed) == ("launch_error", False, False)
+    assert (failure.value.status, failure.value.alive, failure.value.killed) == (
+        "launch_error",
+        False,
+        False,
+    )
     assert child.process.returncode == -9
 
 
@@ -116,7 +132,9 @@ def test_each_answer_has_that_time(silent, virtual_clock):
 
 
 def test_time_in_which_the_machine_stood_still_does_not_count(silent, virtual_clock):
-    """As where the job was stopped by a signal, or a virtual machine suspended; an answer that is late by as much is one."""
+    """As where the job was stopped by a signal, or a virtual machine suspended; an answer that is
+    late by as much is one.
+    """
     child, other_end = silent
     virtual_clock.after(3, partial(virtual_clock.stand_still, 1000))
     virtual_clock.after(9, partial(other_end.send_bytes, encode(Done(5.0))))
@@ -138,12 +156,20 @@ def test_a_worker_that_somebody_stopped_is_tried_again(silent, monkeypatch, sent
     os.waitpid(child.process.pid, os.WUNTRACED)
     with pytest.raises(Failure, match="it had been stopped by a signal") as failure:
         list(child.ask(Check(0), 10))
-    assert (failure.value.status, failure.value.alive, failure.value.killed) == (status, False, True)
+    assert (failure.value.status, failure.value.alive, failure.value.killed) == (
+        status,
+        False,
+        True,
+    )
     assert child.process.returncode == -9
 
 
-@pytest.mark.parametrize(("counted", "number", "starved"), [(1, 9, True), (0, 9, False), (1, 15, False)])
-def test_a_worker_that_was_killed_for_want_of_memory_is_told_apart(silent, monkeypatch, counted, number, starved):
+@pytest.mark.parametrize(
+    ("counted", "number", "starved"), [(1, 9, True), (0, 9, False), (1, 15, False)]
+)
+def test_a_worker_that_was_killed_for_want_of_memory_is_told_apart(
+    silent, monkeypatch, counted, number, starved
+):
     monkeypatch.setattr(supervisor, "oom_kills", lambda: counted)
     child, other_end = silent
     other_end.close()
@@ -166,7 +192,10 @@ def test_where_no_process_can_be_started_that_is_told(start, monkeypatch):
 
     library = compile_support("cpu", "")
     monkeypatch.setattr(supervisor.subprocess, "Popen", refuse)
-    with pytest.raises(InputError, match="no process can be started: Cannot allocate memory; no fault of a kernel's"):
+    with pytest.raises(
+        InputError,
+        match="no process can be started: Cannot allocate memory; no fault of a kernel's",
+    ):
         start(library)
 
 
@@ -191,16 +220,24 @@ int cuDevicePrimaryCtxRetain(void **context, int device) { printf("cuDevicePrima
 
 
 @pytest.mark.parametrize(
-    ("status", "called"), [(0, ["cuInit", "cuDeviceGet 0", "cuDevicePrimaryCtxRetain 7"]), (100, ["cuInit"])]
+    ("status", "called"),
+    [(0, ["cuInit", "cuDeviceGet 0", "cuDevicePrimaryCtxRetain 7"]), (100, ["cuInit"])],
 )
 def test_the_first_gpu_s_context_is_made_as_a_worker_starts(tmp_path, status, called):
     (tmp_path / "driver.c").write_text(DRIVER % status)
-    subprocess.run([*toolchain.cc(), "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1"], cwd=tmp_path, check=True)
+    subprocess.run(
+        [*toolchain.cc(), "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1"],
+        cwd=tmp_path,
+        check=True,
+    )
     code = "from ladder.measuring import worker_start as start; start.make_context()"
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True, text=True,
+        [sys.executable, "-c", code],
+        env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     assert (done.stdout.split("\n")[:-1], done.stderr) == (called, "")
 
 
@@ -212,12 +249,29 @@ def test_a_text_from_outside_is_printable_and_bounded():
 
 
 BENDING = {
-    "OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "1", "MKL_CBWR": "COMPATIBLE", "BLIS_ARCH_TYPE": "generic",
-    "OMP_PROC_BIND": "true", "OMP_NUM_THREADS": "1", "GOMP_CPU_AFFINITY": "0", "KMP_AFFINITY": "compact", "NVIDIA_TF32_OVERRIDE": "0",
-    "CUBLAS_WORKSPACE_CONFIG": ":0:0", "CUBLASLT_LOG_LEVEL": "5", "CUDA_LAUNCH_BLOCKING": "1", "CUDA_FORCE_PTX_JIT": "1",
-    "CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "1", "MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.check=3",
-    "LD_AUDIT": "", "LD_BIND_NOW": "1", "PYTHONOPTIMIZE": "2", "PYTHONPATH": "/nowhere", "LC_ALL": "C",
-}  # fmt: skip
+    "OPENBLAS_CORETYPE": "Prescott",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_CBWR": "COMPATIBLE",
+    "BLIS_ARCH_TYPE": "generic",
+    "OMP_PROC_BIND": "true",
+    "OMP_NUM_THREADS": "1",
+    "GOMP_CPU_AFFINITY": "0",
+    "KMP_AFFINITY": "compact",
+    "NVIDIA_TF32_OVERRIDE": "0",
+    "CUBLAS_WORKSPACE_CONFIG": ":0:0",
+    "CUBLASLT_LOG_LEVEL": "5",
+    "CUDA_LAUNCH_BLOCKING": "1",
+    "CUDA_FORCE_PTX_JIT": "1",
+    "CUDA_MODULE_LOADING": "EAGER",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    "GLIBC_TUNABLES": "glibc.malloc.check=3",
+    "LD_AUDIT": "",
+    "LD_BIND_NOW": "1",
+    "PYTHONOPTIMIZE": "2",
+    "PYTHONPATH": "/nowhere",
+    "LC_ALL": "C",
+}
 """Variables of each kind in the table of docs/method.md, LD_PRELOAD apart."""
 FLUSHES = """#include <xmmintrin.h>
 __attribute__((constructor)) static void set(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }
@@ -227,18 +281,25 @@ __attribute__((constructor)) static void set(void) { _mm_setcsr(_mm_getcsr() | 0
 def test_no_variable_reaches_what_measures(start, monkeypatch, tmp_path):
     plain = start().attributes
     (tmp_path / "flush.c").write_text(FLUSHES)
-    subprocess.run([*toolchain.cc(), "-shared", "-fPIC", "flush.c", "-o", "flush.so"], cwd=tmp_path, check=True)
+    subprocess.run(
+        [*toolchain.cc(), "-shared", "-fPIC", "flush.c", "-o", "flush.so"], cwd=tmp_path, check=True
+    )
     for name, value in (BENDING | {"LD_PRELOAD": str(tmp_path / "flush.so")}).items():
         monkeypatch.setenv(name, value)
     child = start()
     assert child.attributes == plain  # the library's kernels, the cores
     assert "flush.so" not in Path(f"/proc/{child.process.pid}/maps").read_text()
-    set_there = dict(pair.split("=", 1) for pair in Path(f"/proc/{child.process.pid}/environ").read_text().split("\0")[:-1])
+    set_there = dict(
+        pair.split("=", 1)
+        for pair in Path(f"/proc/{child.process.pid}/environ").read_text().split("\0")[:-1]
+    )
     assert set(set_there) <= {*toolchain.PASSED, *supervisor.IDLE, supervisor.MARK}
 
 
 def test_the_last_words_of_a_worker_are_words(start):
-    """PyCUDA ends a process in which something was raised with a banner, whose last line is dashes."""
+    """PyCUDA ends a process in which something was raised with a banner, whose last line is
+    dashes.
+    """
     child = start()
     with pytest.raises(Failure, match=r"ended with exit code 1: KeyError: 7$"):
         list(child.ask(Check(7), 60))
@@ -250,15 +311,44 @@ def test_the_last_words_of_a_worker_are_words(start):
         list(child.ask(Check(0), 60))
 
 
-@pytest.mark.parametrize(("files", "quota", "cores", "memory"), [
-    ({}, None, 8, 2**40),
-    ({"cpu.max": "max 100000", "memory.max": "max"}, None, 8, 2**40),
-    ({"cpu.max": "150000 100000", "a/b/cpu.max": "max 100000", "a/b/memory.max": "1024", "a/memory.max": "512"}, 1.5, 1, 512),
-    ({"cpu.max": "1600000 100000"}, 16.0, 8, 2**40),
-    ({"cpu,cpuacct/cpu.cfs_quota_us": "400000", "cpu,cpuacct/cpu.cfs_period_us": "100000", "memory/memory.limit_in_bytes": "9"}, 4.0, 4, 9),
-    ({"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, None, 8, 2**40),
-])  # fmt: skip
-def test_the_cores_and_the_memory_are_those_that_a_container_grants(monkeypatch, tmp_path, files, quota, cores, memory):
+@pytest.mark.parametrize(
+    ("files", "quota", "cores", "memory"),
+    [
+        ({}, None, 8, 2**40),
+        ({"cpu.max": "max 100000", "memory.max": "max"}, None, 8, 2**40),
+        (
+            {
+                "cpu.max": "150000 100000",
+                "a/b/cpu.max": "max 100000",
+                "a/b/memory.max": "1024",
+                "a/memory.max": "512",
+            },
+            1.5,
+            1,
+            512,
+        ),
+        ({"cpu.max": "1600000 100000"}, 16.0, 8, 2**40),
+        (
+            {
+                "cpu,cpuacct/cpu.cfs_quota_us": "400000",
+                "cpu,cpuacct/cpu.cfs_period_us": "100000",
+                "memory/memory.limit_in_bytes": "9",
+            },
+            4.0,
+            4,
+            9,
+        ),
+        (
+            {"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"},
+            None,
+            8,
+            2**40,
+        ),
+    ],
+)
+def test_the_cores_and_the_memory_are_those_that_a_container_grants(
+    monkeypatch, tmp_path, files, quota, cores, memory
+):
     written(tmp_path / "proc" / "cgroup", "5:cpu,cpuacct:/docker/c\n4:memory:/docker/c\n0::/a/b\n")
     for name, text in files.items():
         written(tmp_path / "groups" / name, text)
@@ -266,7 +356,11 @@ def test_the_cores_and_the_memory_are_those_that_a_container_grants(monkeypatch,
     monkeypatch.setattr(surroundings, "CGROUPS", tmp_path / "groups")
     monkeypatch.setattr(surroundings.os, "sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr(surroundings.psutil, "virtual_memory", lambda: SimpleNamespace(total=2**40))
-    assert (surroundings.cpu_quota(), surroundings.cores.__wrapped__(), surroundings.memory()) == (quota, cores, memory)
+    assert (surroundings.cpu_quota(), surroundings.cores.__wrapped__(), surroundings.memory()) == (
+        quota,
+        cores,
+        memory,
+    )
 
 
 def test_what_cannot_be_taken_away_is_described_and_told(monkeypatch, tmp_path):
@@ -275,9 +369,14 @@ def test_what_cannot_be_taken_away_is_described_and_told(monkeypatch, tmp_path):
     ((name, identity),) = plain.pop("libraries").items()
     assert "blas" in name and re.fullmatch(r"build [0-9a-f]{40}|sha256 [0-9a-f]{64}", identity)
     assert surroundings.remarks(plain) == []
-    loaded = [Path(path) for path in re.findall(r" (/.*)$", Path("/proc/self/maps").read_text(), re.MULTILINE)]
+    loaded = [
+        Path(path)
+        for path in re.findall(r" (/.*)$", Path("/proc/self/maps").read_text(), re.MULTILINE)
+    ]
     (openmp,) = {path for path in loaded if path.name.startswith("libgomp")}
-    monkeypatch.setattr(surroundings, "PRELOAD", written(tmp_path / "ld.so.preload", f"{openmp}\n/not/loaded.so"))
+    monkeypatch.setattr(
+        surroundings, "PRELOAD", written(tmp_path / "ld.so.preload", f"{openmp}\n/not/loaded.so")
+    )
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{openmp.parent}")
     bent = surroundings.described("cpu")
     assert list(bent["preloaded"]) == [openmp.name]
@@ -289,10 +388,13 @@ def test_what_cannot_be_taken_away_is_described_and_told(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kernels", "version"), [("Katmai", "openblas 0.3 (Katmai, which leave AVX2 unused)"), ("Zen", "openblas 0.3 (Zen)")]
+    ("kernels", "version"),
+    [("Katmai", "openblas 0.3 (Katmai, which leave AVX2 unused)"), ("Zen", "openblas 0.3 (Zen)")],
 )
 def test_kernels_for_an_older_processor_are_told(monkeypatch, tmp_path, kernels, version):
     loaded = {"internal_api": "openblas", "version": "0.3", "architecture": kernels}
     monkeypatch.setattr(blas, "controller", lambda: SimpleNamespace(info=lambda: [loaded]))
-    monkeypatch.setattr(blas, "CPUINFO", written(tmp_path / "cpuinfo", "flags\t\t: fpu avx avx2 fma\n"))
+    monkeypatch.setattr(
+        blas, "CPUINFO", written(tmp_path / "cpuinfo", "flags\t\t: fpu avx avx2 fma\n")
+    )
     assert blas.version() == version

@@ -25,8 +25,15 @@ from ladder.storage.dataset_layout import PUBLISHED
 from planted import written
 
 SIZES = [(1024, 1024, 1024), (4096, 4096, 4096)]
-KERNELS = ("02_naive_coalesced", "05_register_tile", "07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge",
-           "cublas")  # fmt: skip
+KERNELS = (
+    "02_naive_coalesced",
+    "05_register_tile",
+    "07_double_buffer",
+    "08_padded_shared",
+    "10_block_tile_128",
+    "16_thin_edge",
+    "cublas",
+)
 NEAR = "value: ratio, low: ratio_low, high: ratio_high, holds: near_low <= value <= near_high"
 BEST = "element_type: float32, state: warm, interval: between-process"
 OWN = f"""
@@ -55,12 +62,22 @@ def folder(root, run):
 
 def made(folder, seed, uuid="GPU-9", **given):
     fingerprint = {"driver": "1", "uuids": [uuid]}
-    return synthetic.write(folder, seed, problems=SIZES, kernels=KERNELS, fingerprint=fingerprint, of_run=0.002, **given)
+    return synthetic.write(
+        folder,
+        seed,
+        problems=SIZES,
+        kernels=KERNELS,
+        fingerprint=fingerprint,
+        of_run=0.002,
+        **given,
+    )
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A checkout with four published runs, each on another machine, and what they say to its claims. The featured run is not the earliest."""
+    """A checkout with four published runs, each on another machine, and what they say to its
+    claims. The featured run is not the earliest.
+    """
     root = tmp_path_factory.mktemp("checkout")
     claims(root)
     for run, seed in enumerate((1, 2, 0, 3)):
@@ -77,7 +94,9 @@ def checkout(tmp_path_factory):
 def judged_entries(root, folder, **environment):
     """The entries of the dataset in a folder, by id."""
     data = evidence.of_samples(folder)
-    entries = judged.held_against(root, [replace(data, environment={**data.environment, **environment})])
+    entries = judged.held_against(
+        root, [replace(data, environment={**data.environment, **environment})]
+    )
     return {entry["id"]: entry for entry in entries}
 
 
@@ -89,35 +108,59 @@ def published(root, id):
 def test_published_data_decide_what_is_said(checkout):
     entries = judged.of_published(checkout)
     assert {entry["state"] for entry in entries} <= {CLAIMED, REPRODUCED, UNSURE}
-    assert {entry["id"].split(":")[0] for entry in entries} == {"gains", "ratio-10", "ratio-05", "exact"}
+    assert {entry["id"].split(":")[0] for entry in entries} == {
+        "gains",
+        "ratio-10",
+        "ratio-05",
+        "exact",
+    }
     asked = [entry["dataset"] for entry in entries if entry["id"] == "exact"]
     assert asked == [RUN.format(run) for run in (2, 0, 1)]  # the repeat has no sweep to be wrong in
     written = judged.read_published(checkout)  # once each: by the data that fix what is claimed
-    assert [entry["id"] for entry in written] == list(dict.fromkeys(entry["id"] for entry in entries))
-    assert {entry["where"] for entry in entries if entry["id"].startswith("gains:")} == {"any GPU; measured on nvidia-made-up"}
+    assert [entry["id"] for entry in written] == list(
+        dict.fromkeys(entry["id"] for entry in entries)
+    )
+    assert {entry["where"] for entry in entries if entry["id"].startswith("gains:")} == {
+        "any GPU; measured on nvidia-made-up"
+    }
 
 
 def test_the_earliest_data_claim_a_gain_and_all_later_ones_are_judged(checkout):
     gains = [entry for entry in judged.of_published(checkout) if entry["id"].startswith("gains:")]
-    assert not any(entry["id"].startswith("gains:08_padded_shared") for entry in gains)  # a twin: nothing to claim
-    of_one = [entry for entry in gains if entry["id"] == "gains:05_register_tile:02_naive_coalesced:4096"]
+    # a twin: nothing to claim
+    assert not any(entry["id"].startswith("gains:08_padded_shared") for entry in gains)
+    of_one = [
+        entry for entry in gains if entry["id"] == "gains:05_register_tile:02_naive_coalesced:4096"
+    ]
     first, *later = of_one
     assert (first["state"], first["dataset"], first["published"]) == (CLAIMED, RUN.format(2), None)
     assert [entry["dataset"] for entry in later] == [RUN.format(run) for run in (0, 1, 3)]
-    assert {(entry["state"], entry["published"]) for entry in later} == {(REPRODUCED, first["value"])}
+    assert {(entry["state"], entry["published"]) for entry in later} == {
+        (REPRODUCED, first["value"])
+    }
 
 
 def test_a_number_is_the_mean_over_machines(checkout):
-    first, *judged_runs = [entry for entry in judged.of_published(checkout) if entry["id"] == "ratio-10"]
+    first, *judged_runs = [
+        entry for entry in judged.of_published(checkout) if entry["id"] == "ratio-10"
+    ]
     tables = (evidence.of_samples(folder(checkout, run)).tables["best"] for run in range(4))
     row = "kernel == '10_block_tile_128' and problem == '4096' and state == 'warm'"
     logs = np.log([best.query(row)["ratio"].item() for best in tables])
     half = 3.1824 * logs.std(ddof=1) / 2
     ends = math.exp(logs.mean() - half), math.exp(logs.mean() + half)
-    assert (first["value"], first["low"], first["high"]) == pytest.approx((math.exp(logs.mean()), *ends), rel=1e-4)
-    assert (first["state"], first["dataset"], first["machines"], first["where"]) == (CLAIMED, MEAN, 4, "nvidia-made-up")
+    assert (first["value"], first["low"], first["high"]) == pytest.approx(
+        (math.exp(logs.mean()), *ends), rel=1e-4
+    )
+    assert (first["state"], first["dataset"], first["machines"], first["where"]) == (
+        CLAIMED,
+        MEAN,
+        4,
+        "nvidia-made-up",
+    )
     assert first["says"] == (
-        f"Rung 10 has {100 * first['value']:.4g} % of cuBLAS's rate (95 % interval {ends[0]:.4g} to {ends[1]:.4g})."
+        f"Rung 10 has {100 * first['value']:.4g} % of cuBLAS's rate (95 % interval {ends[0]:.4g} "
+        f"to {ends[1]:.4g})."
     )
     assert [entry["dataset"] for entry in judged_runs] == [RUN.format(run) for run in (2, 0, 1, 3)]
     for entry in judged_runs:  # by the other machines
@@ -128,11 +171,15 @@ def test_a_number_is_the_mean_over_machines(checkout):
 
 def test_a_machine_has_one_value_however_often_it_was_measured(checkout):
     data = [evidence.of_samples(folder(checkout, run)) for run in (0, 0, 1, 2)]
-    findings = [Finding((), "", value, 0.9 * value, 1.1 * value, 5, {}) for value in (1.0, 1.02, 1.1, 1.2)]
+    findings = [
+        Finding((), "", value, 0.9 * value, 1.1 * value, 5, {}) for value in (1.0, 1.02, 1.1, 1.2)
+    ]
     mean = evidence.over_machines(list(zip(data, findings, strict=True)))
     logs = np.log([math.sqrt(1.02), 1.1, 1.2])
     assert math.log(mean.value) == pytest.approx(logs.mean())
-    assert math.log(mean.high / mean.value) == pytest.approx(4.3027 * logs.std(ddof=1) / math.sqrt(3), rel=1e-4)
+    assert math.log(mean.high / mean.value) == pytest.approx(
+        4.3027 * logs.std(ddof=1) / math.sqrt(3), rel=1e-4
+    )
     assert mean.machines == 3
 
 
@@ -140,13 +187,21 @@ def test_one_machines_interval_is_called_that(checkout):
     data = evidence.of_samples(folder(checkout, 0))
     (asked,) = (claim for claim in definitions.read(checkout) if claim.id == "ratio-10")
     (finding,) = evidence.find(asked, data)
-    mean = evidence.over_machines([(data, finding), (data, replace(finding, value=1.02 * finding.value))])
+    mean = evidence.over_machines(
+        [(data, finding), (data, replace(finding, value=1.02 * finding.value))]
+    )
     assert mean.value == pytest.approx(math.sqrt(1.02) * finding.value)
-    assert (mean.low / mean.value, mean.machines, mean.prediction) == (pytest.approx(finding.low / finding.value), 1, None)
+    assert (mean.low / mean.value, mean.machines, mean.prediction) == (
+        pytest.approx(finding.low / finding.value),
+        1,
+        None,
+    )
 
 
 def test_what_is_claimed_together_is_judged_together(checkout, tmp_path, monkeypatch):
-    """Of claims to be near to what was published any may be off: all count; of another claim its own things."""
+    """Of claims to be near to what was published any may be off: all count; of another claim its
+    own things.
+    """
     counts, judge = {}, judged.judge
 
     def counting(claim, finding, published, limit, count):
@@ -171,18 +226,23 @@ def test_another_run_of_the_same_code_reproduces_it(checkout, tmp_path):
 
 def test_a_kernel_that_is_three_per_cent_slower_is_named(checkout, tmp_path):
     """One claim fails, and it is the one about that kernel."""
-    entries = judged_entries(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03}))
+    entries = judged_entries(
+        checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03})
+    )
     failed = [entry for entry in entries.values() if entry["state"] == FAILED]
     assert [entry["id"] for entry in failed] == ["ratio-10"]
     assert "\nNot reproduced: Rung 10 has " in report.text(list(entries.values()))
     assert re.search(
-        r" Here 0\.9\d* \(95 % interval 0\.\d+ to 0\.\d+\), published 0\.9\d*, runs differ by at most ×1\.0\d*\. ratio-10, slowed$",
+        r" Here 0\.9\d* \(95 % interval 0\.\d+ to 0\.\d+\), published 0\.9\d*, runs differ by at "
+        r"most ×1\.0\d*\. ratio-10, slowed$",
         report.failure(failed[0]),
     )
 
 
 def test_a_gain_that_is_lost_is_not_reproduced(checkout, tmp_path):
-    entries = judged_entries(checkout, made(tmp_path / "lost", 22, slower={"05_register_tile": 5.0}))
+    entries = judged_entries(
+        checkout, made(tmp_path / "lost", 22, slower={"05_register_tile": 5.0})
+    )
     gain = entries["gains:05_register_tile:02_naive_coalesced:4096"]
     assert (gain["state"], gain["where"]) == (FAILED, "any GPU; measured on nvidia-made-up")
     assert gain["published"] > 1 > gain["high"]
@@ -190,14 +250,22 @@ def test_a_gain_that_is_lost_is_not_reproduced(checkout, tmp_path):
 
 
 def test_a_busy_machine_refutes_nothing(checkout, tmp_path):
-    """And reproduces no number, but a sign that is seen all the same. What is incorrect is incorrect on any machine."""
+    """And reproduces no number, but a sign that is seen all the same. What is incorrect is
+    incorrect on any machine.
+    """
     slower = {"05_register_tile": 5.0, "10_block_tile_128": 1.2}
     busy = made(tmp_path / "busy", 22, slower=slower, busy=4096)
     entries = judged_entries(checkout, busy)
-    at = {size: {id: entry for id, entry in entries.items() if id.endswith(f":{size}")} for size in (1024, 4096)}
+    at = {
+        size: {id: entry for id, entry in entries.items() if id.endswith(f":{size}")}
+        for size in (1024, 4096)
+    }
     lost = "gains:05_register_tile:02_naive_coalesced:{}"
     assert entries[lost.format(1024)]["state"] == FAILED
-    assert (entries[lost.format(4096)]["state"], entries[lost.format(4096)]["marks"]) == (AGAIN, ["disturbed"])
+    assert (entries[lost.format(4096)]["state"], entries[lost.format(4096)]["marks"]) == (
+        AGAIN,
+        ["disturbed"],
+    )
     assert entries["ratio-10"]["state"] == AGAIN
     assert entries["exact"]["state"] == REPRODUCED
     assert REPRODUCED in {entry["state"] for entry in at[4096].values()}
@@ -211,9 +279,12 @@ def test_a_busy_machine_refutes_nothing(checkout, tmp_path):
     left_open = [entry for entry in own if entry["state"] == AGAIN]
     assert report.left_open(own) == left_open
     lines = report.text(own).splitlines()
-    assert f", {len(left_open)} measure again" in next(line for line in lines if line.startswith("Claims: "))
+    assert f", {len(left_open)} measure again" in next(
+        line for line in lines if line.startswith("Claims: ")
+    )
     assert lines[-1] == (
-        f"Measure again: {len(left_open)} item(s) rest on rows marked disturbed, which could have caused any result. Remove "
+        f"Measure again: {len(left_open)} item(s) rest on rows marked disturbed, which could have "
+        "caused any result. Remove "
         "results/reproduce/gpu, and run again while nothing else runs"
     )
     assert "<td>measure again" in report.page(own)
@@ -223,10 +294,19 @@ def test_published_rows_of_a_busy_machine_claim_nothing_and_test_nothing(checkou
     claims(tmp_path)
     for seed in range(3):
         busy, slower = (4096, {"10_block_tile_128": 6.0}) if seed != 1 else (None, None)
-        made(folder(tmp_path, seed), seed, f"GPU-{seed}", time=f"2026-01-0{seed + 1}T", slower=slower, busy=busy)
+        made(
+            folder(tmp_path, seed),
+            seed,
+            f"GPU-{seed}",
+            time=f"2026-01-0{seed + 1}T",
+            slower=slower,
+            busy=busy,
+        )
     synthetic.index(tmp_path / PUBLISHED)
     entries = judged.of_published(tmp_path)
-    of_busy = [entry for entry in entries if entry["id"].endswith(":4096") or entry["id"] == "ratio-10"]
+    of_busy = [
+        entry for entry in entries if entry["id"].endswith(":4096") or entry["id"] == "ratio-10"
+    ]
     assert of_busy
     assert {entry["state"] for entry in of_busy} == {CLAIMED}
     assert {entry["dataset"] for entry in of_busy} == {RUN.format(1), MEAN}
@@ -237,12 +317,15 @@ def test_where_a_claim_holds_and_where_nothing_was_measured(checkout, tmp_path):
     other = made(tmp_path / "other", 23)
     entries = judged_entries(checkout, other, device="nvidia-other")
     assert entries["ratio-10"]["state"] == ELSEWHERE
-    assert entries["ratio-10"]["says"] == published(checkout, "ratio-10")["says"]  # not its template
+    # not its template
+    assert entries["ratio-10"]["says"] == published(checkout, "ratio-10")["says"]
     assert entries["exact"]["state"] == REPRODUCED
     gains = [entry for id, entry in entries.items() if id.startswith("gains:")]
     assert {entry["state"] for entry in gains} == {REPRODUCED}
     assert all(entry["limit"] is None for entry in gains)  # how far two models differ is not known
-    left_out = synthetic.write(tmp_path / "left-out", 24, problems=SIZES, kernels=KERNELS, processes=0)
+    left_out = synthetic.write(
+        tmp_path / "left-out", 24, problems=SIZES, kernels=KERNELS, processes=0
+    )
     entries = judged_entries(checkout, left_out)
     assert entries["exact"]["state"] == REPRODUCED
     assert {entry["state"] for id, entry in entries.items() if id != "exact"} == {NOTHING}
@@ -260,7 +343,9 @@ def test_what_is_wrong_is_not_exact_and_a_kernel_of_ones_own_refutes_nothing(che
     data = evidence.of_samples(made(tmp_path / "wrong", 25))
 
     def exact():
-        return next(entry for entry in judged.held_against(checkout, [data]) if entry["id"] == "exact")
+        return next(
+            entry for entry in judged.held_against(checkout, [data]) if entry["id"] == "exact"
+        )
 
     own = data.tables["summary"].iloc[:1].assign(kernel="colmajor", status="incorrect")
     data.tables["summary"] = pd.concat([data.tables["summary"], own], ignore_index=True)
@@ -269,7 +354,9 @@ def test_what_is_wrong_is_not_exact_and_a_kernel_of_ones_own_refutes_nothing(che
     entry = exact()
     assert (entry["state"], entry["value"]) == (FAILED, 1)
     row = data.tables["summary"].loc[0]
-    assert entry["rows"] == [f"{row['kernel']} {row['configuration']} {row['problem']} float32 warm"]
+    assert entry["rows"] == [
+        f"{row['kernel']} {row['configuration']} {row['problem']} float32 warm"
+    ]
     assert report.failure(entry).splitlines()[1:] == [f"  {row}" for row in entry["rows"]]
     many = entry | {"rows": [f"row {i}" for i in range(7)]}
     assert report.failure(many).splitlines()[-2:] == ["  row 4", "  and 2 more"]
@@ -279,16 +366,36 @@ def test_what_a_campaign_lacks_for_a_claim_is_said(checkout, tmp_path):
     fewer = {"problems": SIZES[1:], "kernels": [it for it in KERNELS if it != "05_register_tile"]}
     entries = judged_entries(checkout, synthetic.write(tmp_path / "short", 27, **fewer)).values()
     text = report.text([entry | {"dataset": "results/short/gpu"} for entry in entries])
-    assert "  ratio-05: 2 not measured yet (this campaign has no kernel 05_register_tile; no problem 1024)\n" in text
+    assert (
+        "  ratio-05: 2 not measured yet (this campaign has no kernel 05_register_tile; no problem "
+        "1024)\n" in text
+    )
     assert "  ratio-10: reproduced\n" in text
-    assert re.search(r"\nClaims: \d+ reproduced, 0 not reproduced, (\d+ not distinguishable, )?\d+ not measured yet$", text)
+    assert re.search(
+        r"\nClaims: \d+ reproduced, 0 not reproduced, (\d+ not distinguishable, )?\d+ not measured "
+        r"yet$",
+        text,
+    )
     data = evidence.of_samples(folder(checkout, 1))
     best = data.tables["best"]
-    best.loc[(best["kernel"] == "05_register_tile") & (best["problem"] == "4096"), ["ratio", "tflops"]] = math.nan
-    text = report.text([entry | {"dataset": "results/as-warm/gpu"} for entry in judged.held_against(checkout, [data])])
-    assert "  ratio-05: 1 reproduced, 1 not measured yet (this campaign has no rate of 05_register_tile at 4096 warm)\n" in text
-    none = replace(data, tables=data.tables | {"summary": data.tables["summary"].head(0)})  # of a claim about the whole table
-    assert {it["id"]: it["state"] for it in judged.held_against(checkout, [none])}["exact"] == NOTHING
+    best.loc[
+        (best["kernel"] == "05_register_tile") & (best["problem"] == "4096"), ["ratio", "tflops"]
+    ] = math.nan
+    text = report.text(
+        [
+            entry | {"dataset": "results/as-warm/gpu"}
+            for entry in judged.held_against(checkout, [data])
+        ]
+    )
+    assert (
+        "  ratio-05: 1 reproduced, 1 not measured yet (this campaign has no rate of "
+        "05_register_tile at 4096 warm)\n" in text
+    )
+    # of a claim about the whole table
+    none = replace(data, tables=data.tables | {"summary": data.tables["summary"].head(0)})
+    assert {it["id"]: it["state"] for it in judged.held_against(checkout, [none])}[
+        "exact"
+    ] == NOTHING
 
 
 def test_what_later_data_refute_is_counted_and_asked_of_nobody(checkout, tmp_path):
@@ -306,7 +413,9 @@ def test_what_later_data_refute_is_counted_and_asked_of_nobody(checkout, tmp_pat
     assert lost <= set(failed)
     assert report.failed(entries) == []  # the published data's own
     judged.write_published(tmp_path, judged.of_published(tmp_path))
-    assert {entry["id"] for entry in judged.read_published(tmp_path) if entry["state"] == FAILED} == set(failed)
+    assert {
+        entry["id"] for entry in judged.read_published(tmp_path) if entry["state"] == FAILED
+    } == set(failed)
     assert not lost & set(judged_entries(tmp_path, folder(tmp_path, 0)))
 
 
@@ -315,18 +424,36 @@ def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkou
     assert {entry["state"] for entry in judged.of_published(tmp_path)} == {NOTHING}
     entries = judged_entries(tmp_path, folder(checkout, 1))
     assert {id: entry["state"] for id, entry in entries.items()} == {
-        "gains": NOTHING, "ratio-10": NOTHING, "ratio-05": NOTHING, "exact": REPRODUCED,
-    }  # fmt: skip
+        "gains": NOTHING,
+        "ratio-10": NOTHING,
+        "ratio-05": NOTHING,
+        "exact": REPRODUCED,
+    }
     assert entries["exact"]["says"] == "All is right (0 wrong)."
 
 
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ("where: {kind: cuda}", "were: {kind: cuda}", r"claims\.yaml: \[0\].*were"),
-    ("kind: cuda", "kind: gpu", r'claims\.yaml: \[0\]\.where\.kind: got "gpu"; expected cuda or cpu'),
-    ("holds: value == 0", "holds: __import__('os')", r"claims\.yaml: exact: holds: .*not allowed"),
-    ("id: exact", "id: gains", r"claims\.yaml: id: got 'gains' twice; expected each once"),
-    ("table: summary", "table: sumary", r'claims\.yaml: \[3\]\.table: got "sumary"; expected best, pairs or summary'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("where: {kind: cuda}", "were: {kind: cuda}", r"claims\.yaml: \[0\].*were"),
+        (
+            "kind: cuda",
+            "kind: gpu",
+            r'claims\.yaml: \[0\]\.where\.kind: got "gpu"; expected cuda or cpu',
+        ),
+        (
+            "holds: value == 0",
+            "holds: __import__('os')",
+            r"claims\.yaml: exact: holds: .*not allowed",
+        ),
+        ("id: exact", "id: gains", r"claims\.yaml: id: got 'gains' twice; expected each once"),
+        (
+            "table: summary",
+            "table: sumary",
+            r'claims\.yaml: \[3\]\.table: got "sumary"; expected best, pairs or summary',
+        ),
+    ],
+)
 def test_a_mistake_is_named(tmp_path, old, new, message):
     assert old in OWN
     claims(tmp_path, OWN.replace(old, new, 1))
@@ -335,7 +462,11 @@ def test_a_mistake_is_named(tmp_path, old, new, message):
 
 
 def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
-    entries = list(judged_entries(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03})).values())
+    entries = list(
+        judged_entries(
+            checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03})
+        ).values()
+    )
     entries[0]["says"] = "1 < 2 & so on"
     again = [entry | {"state": REPRODUCED, "dataset": "nvidia-x/again"} for entry in entries[:2]]
     own = [entry | {"dataset": "results/reproduce/slowed"} for entry in entries]
@@ -354,7 +485,8 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     assert lines[0] == "results/reproduce/slowed:"
     assert "  ratio-10: not reproduced" in lines
     assert lines[-3] == "The published data, judged again: 2 reproduced."
-    assert re.match(r"Claims: \d+ reproduced, 1 not reproduced", lines[-2])  # the verdict is last, where it is seen
+    # the verdict is last, where it is seen
+    assert re.match(r"Claims: \d+ reproduced, 1 not reproduced", lines[-2])
     assert re.match(r"Not reproduced: Rung 10 has", lines[-1])
     judged.write(entries, tmp_path / "claims.json")
     assert json.loads((tmp_path / "claims.json").read_text()) == entries

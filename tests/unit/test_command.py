@@ -14,7 +14,11 @@ from planted import ROOT
 LADDER = Path(sys.executable).with_name("ladder")
 
 
-@pytest.mark.parametrize(("function", "example"), command.COMMANDS.items(), ids=lambda part: getattr(part, "__name__", ""))
+@pytest.mark.parametrize(
+    ("function", "example"),
+    command.COMMANDS.items(),
+    ids=lambda part: getattr(part, "__name__", ""),
+)
 def test_an_example_is_shown_and_understood(function, example, capsys):
     words = shlex.split(example)
     assert words[:2] == ["ladder", function.__name__.rstrip("_")]
@@ -34,13 +38,20 @@ def test_help_is_as_wide_as_the_terminal(name, capsys, monkeypatch):
 
 def test_help_names_every_command_at_once():
     slow = {"numpy", "pandas", "matplotlib", "pyarrow", "snakemake"}  # to import
-    code = f"import sys\nfrom ladder.cli.main import main\ntry: main(['--help'])\nfinally: assert not {slow} & set(sys.modules)"
+    code = (
+        "import sys\nfrom ladder.cli.main import main\ntry: main(['--help'])\nfinally: assert "
+        f"not {slow} & set(sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert all(f"\n    {example.split()[1]} " in done.stdout for example in command.COMMANDS.values())
+    assert all(
+        f"\n    {example.split()[1]} " in done.stdout for example in command.COMMANDS.values()
+    )
 
 
 def test_what_is_not_a_dataset_is_one_line(tmp_path):
-    done = subprocess.run([LADDER, "publish", str(tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [LADDER, "publish", str(tmp_path)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"Error: {tmp_path}: no environment.json")
     assert done.stderr.count("\n") == 1
@@ -49,7 +60,11 @@ def test_what_is_not_a_dataset_is_one_line(tmp_path):
 @pytest.mark.slow
 def test_who_stops_reading_is_no_error():
     """As `| head` does."""
-    command = [LADDER, "compare", *list(map(str, published_index.runs(ROOT / "results" / "published").values()))[:2]]
+    command = [
+        LADDER,
+        "compare",
+        *list(map(str, published_index.runs(ROOT / "results" / "published").values()))[:2],
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdout.close()
     assert process.stderr.read() == ""
@@ -57,11 +72,24 @@ def test_who_stops_reading_is_no_error():
 
 
 def test_publish_passes_on_what_it_is_given(monkeypatch, capsys):
-    monkeypatch.setattr(publish, "publish", lambda source, published, *given: (source, published.relative_to(ROOT).parts, *given))
+    monkeypatch.setattr(
+        publish,
+        "publish",
+        lambda source, published, *given: (source, published.relative_to(ROOT).parts, *given),
+    )
     monkeypatch.setattr(publish, "redraw", lambda published: [published / "a", published / "b"])
-    for options, given in (([], (False, False)), (["--repeat"], (True, False)), (["--not-from-lock"], (False, True))):
+    for options, given in (
+        ([], (False, False)),
+        (["--repeat"], (True, False)),
+        (["--not-from-lock"], (False, True)),
+    ):
         command.main(["publish", "here", "why not", *options])
         output = capsys.readouterr().out
-        assert f"published {(Path('here'), ('results', 'published'), 'why not', *given)}; now commit it" in output
+        assert (
+            f"published {(Path('here'), ('results', 'published'), 'why not', *given)}; now commit it"
+            in output
+        )
     command.main(["publish"])
-    assert capsys.readouterr().out == "".join(f"drew {ROOT}/results/published/{name} again\n" for name in "ab")
+    assert capsys.readouterr().out == "".join(
+        f"drew {ROOT}/results/published/{name} again\n" for name in "ab"
+    )

@@ -33,7 +33,14 @@ KERNELS = (
     "16_thin_edge",
     "cublas",
 )
-LARGE = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (2049, 2047, 2051), (8192, 128, 8192), (512, 512, 16384)]
+LARGE = [
+    (1024, 1024, 1024),
+    (2048, 2048, 2048),
+    (4096, 4096, 4096),
+    (2049, 2047, 2051),
+    (8192, 128, 8192),
+    (512, 512, 16384),
+]
 SLOWED = ("05_register_tile", "10_block_tile_128", "16_thin_edge")
 SIZES = {"problems": LARGE, "kernels": KERNELS}
 THREE = {"problems": LARGE[:3], "kernels": KERNELS}
@@ -44,7 +51,9 @@ def runs(tmp_path_factory):
     """Six runs of the same code, of which the last has three kernels slowed by 2 %."""
     folder = tmp_path_factory.mktemp("runs")
     written = [synthetic.write(folder / f"run{seed}", seed, **SIZES) for seed in range(5)]
-    written.append(synthetic.write(folder / "slowed", 5, slower=dict.fromkeys(SLOWED, 1.02), **SIZES))
+    written.append(
+        synthetic.write(folder / "slowed", 5, slower=dict.fromkeys(SLOWED, 1.02), **SIZES)
+    )
     return [Dataset.open(each) for each in written]
 
 
@@ -123,7 +132,9 @@ def test_two_runs_of_known_values():
 
 def test_half_of_a_difference_is_that_of_both_runs():
     runs_of_three = np.exp([[0], [1], [2]]), [[1], [1], [1.5]]
-    halves = [(math.log(high / value), 2) for value, _, high in map(between_processes, runs_of_three)]
+    halves = [
+        (math.log(high / value), 2) for value, _, high in map(between_processes, runs_of_three)
+    ]
     ratio, _, high = between_runs(*runs_of_three, 0.99)
     assert half_of_difference(*halves, 0.99) == pytest.approx(math.log(high / ratio))
 
@@ -143,10 +154,14 @@ def test_half_of_a_difference_where_one_run_is_exact_or_says_nothing(first, seco
 
 @pytest.mark.slow
 def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
-    """Runs of the same code that differ by more than processes, with the limit of published ones."""
+    """Runs of the same code that differ by more than processes, with the limit of published
+    ones.
+    """
     alike = {"fingerprint": {"uuids": ["GPU-0"]}, **SIZES}
     group = tmp_path / "nvidia-made-up" / "default"
-    folders = [synthetic.write(group / f"run{seed}", seed, of_run=0.01, **alike) for seed in range(4)]
+    folders = [
+        synthetic.write(group / f"run{seed}", seed, of_run=0.01, **alike) for seed in range(4)
+    ]
     synthetic.index(tmp_path)
     repeatability.write(tmp_path)
     run, other = map(Dataset.open, folders[:2])
@@ -156,7 +171,9 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     rows = compare.changes(run, other, limits)
     assert called(compare.changes(run, other, {})).mean() > 0.3
     assert called(rows).mean() <= 0.1
-    slowed = Dataset.open(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, speed=1 / 1.2, **SIZES))
+    slowed = Dataset.open(
+        synthetic.write(tmp_path / "slowed", 9, of_run=0.01, speed=1 / 1.2, **SIZES)
+    )
     assert compare.changes(run, slowed, limits)["sure"].all()
     # one degree of freedom tells little of one case in hundreds
     little = {key: replace(limit, degrees=1) for key, limit in limits.items()}
@@ -188,7 +205,9 @@ def test_the_environments_come_first(tmp_path, ladder_compare):
     other = {"fingerprint": {"driver": "2"}, "peaks": {"fp32_tflops": 60.0}}
     after = synthetic.write(tmp_path / "b" / "gpu", **SMALL, **other)
     resources = after / "resources.csv"
-    resources.write_text(resources.read_text().replace("03_shared_tile BM", "anew 03_shared_tile BM"))
+    resources.write_text(
+        resources.read_text().replace("03_shared_tile BM", "anew 03_shared_tile BM")
+    )
     file, figure = tmp_path / "c.json", tmp_path / "c"
     _, output = ladder_compare(before, after, "--json", file, "--figure", figure)
     assert output.index("fingerprint.driver: 1 -> 2") < output.index("Of ")
@@ -204,8 +223,12 @@ def test_the_environments_come_first(tmp_path, ladder_compare):
 
 def test_a_nightly_run_fails_where_something_is_slower(tmp_path, ladder_compare):
     made = {**SMALL, "of_run": 0.002}
-    nights = [synthetic.write(tmp_path / f"night{seed}" / "gpu", seed, **made).parent for seed in range(3)]
-    last = synthetic.write(tmp_path / "b" / "gpu", 3, **SMALL, slower={"03_shared_tile": 1.2}).parent
+    nights = [
+        synthetic.write(tmp_path / f"night{seed}" / "gpu", seed, **made).parent for seed in range(3)
+    ]
+    last = synthetic.write(
+        tmp_path / "b" / "gpu", 3, **SMALL, slower={"03_shared_tile": 1.2}
+    ).parent
     code, output = ladder_compare(*nights, "--", last)
     assert code == 0
     assert "slower 03_shared_tile 256 warm" in output
@@ -225,8 +248,13 @@ def test_a_busy_night_is_to_be_measured_again(tmp_path, ladder_compare):
     sizes = {**SMALL, "problems": LARGE[:2], "of_run": 0.002}
     nights = [synthetic.write(tmp_path / f"night{seed}", seed, **sizes) for seed in range(4)]
     busy = synthetic.write(tmp_path / "busy", 4, **sizes, busy=1024)
-    slowed = synthetic.write(tmp_path / "slowed", 5, **sizes, busy=1024, slower={"03_shared_tile": 1.2})
-    again = "  Measure {} again while nothing else runs: the marks of its rows leave them open (4 disturbed)\n"
+    slowed = synthetic.write(
+        tmp_path / "slowed", 5, **sizes, busy=1024, slower={"03_shared_tile": 1.2}
+    )
+    again = (
+        "  Measure {} again while nothing else runs: the marks of its rows leave them open (4 "
+        "disturbed)\n"
+    )
     for a, b, code, said in (
         (nights[:3], nights[3], 0, ""),
         (nights[:3], busy, MEASURE_AGAIN, again.format("B")),
@@ -242,7 +270,9 @@ def test_a_busy_night_is_to_be_measured_again(tmp_path, ladder_compare):
 
 def test_what_throttles_where_it_did_not_before_is_slower_and_says_why(tmp_path, ladder_compare):
     before = synthetic.write(tmp_path / "a", **SMALL)
-    after = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.2}, throttled=256)
+    after = synthetic.write(
+        tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.2}, throttled=256
+    )
     _, output = ladder_compare(before, after)
     assert re.search(r"slower\? 03_shared_tile 256 warm.*; only B was throttled\n", output)
 
@@ -263,7 +293,9 @@ def test_two_per_cent_are_found_on_a_machine_of_ones_own(tmp_path):
 
 
 def test_nothing_is_sure_where_runs_of_the_same_code_differ(tmp_path):
-    nights = [synthetic.write(tmp_path / f"noisy{seed}", seed, of_run=0.03, **THREE) for seed in range(4)]
+    nights = [
+        synthetic.write(tmp_path / f"noisy{seed}", seed, of_run=0.03, **THREE) for seed in range(4)
+    ]
     (unsteady,) = compare.compare(nights, tmp_path)
     assert not unsteady.rows["sure"].any()
     assert (unsteady.rows["limit"] > 1.04).all()
@@ -271,7 +303,9 @@ def test_nothing_is_sure_where_runs_of_the_same_code_differ(tmp_path):
 
 def test_limits_of_nights_have_two_degrees_for_each_finalist_of_three_nights(tmp_path):
     """Of 11 finalists beside the reference, each kernel's best and its neighbor."""
-    folders = [synthetic.write(tmp_path / f"{seed}", seed, of_run=0.001, **THREE) for seed in range(4)]
+    folders = [
+        synthetic.write(tmp_path / f"{seed}", seed, of_run=0.001, **THREE) for seed in range(4)
+    ]
     *nights, night = map(Dataset.open, folders)
     limits = repeatability.of_nights(nights, night)
     assert {limit.degrees for key, limit in limits.items() if key[2] == "warm"} == {2 * 11}
@@ -295,8 +329,16 @@ def test_a_night_without_limits_is_not_green(tmp_path, ladder_compare):
     strict = ("--fail-if-slower", "2%")
     for arguments, code, said in (
         ((before, after), 0, "  slower? 03_shared_tile 256"),
-        ((before, after, *strict), 1, "Compare with 3 or more runs of your own: ladder compare A1 A2 A3 -- B"),
-        ((before, before, after), 1, "got 3 folders; expected A and B, or 3 or more runs of the same code and B"),
+        (
+            (before, after, *strict),
+            1,
+            "Compare with 3 or more runs of your own: ladder compare A1 A2 A3 -- B",
+        ),
+        (
+            (before, before, after),
+            1,
+            "got 3 folders; expected A and B, or 3 or more runs of the same code and B",
+        ),
         ((unconfirmed, after), 0, "2 not confirmed"),
         ((unconfirmed, after, *strict), 1, "not both have a confirmation; expected two that have"),
     ):
@@ -332,7 +374,8 @@ def test_a_night_that_only_confirmed_again_is_another_run(tmp_path):
         ("", r"resources\.csv: not a table: "),
         (
             "kernel,element_type\na,b\n",
-            r"resources\.csv: got the columns kernel, element_type; expected configuration, status, sha256",
+            r"resources\.csv: got the columns kernel, element_type; expected configuration, "
+            r"status, sha256",
         ),
     ],
 )
@@ -350,7 +393,10 @@ def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
     assert compare.matching_datasets([a, b]) == [[a / "cpu", b / "cpu"]]
     assert compare.matching_datasets([c, d]) == [[c / "alone", d]]
     assert compare.matching_datasets([a, a, b]) == [[a / "cpu", a / "cpu", b / "cpu"]]
-    with pytest.raises(InputError, match="have the datasets cpu, gpu and alone; expected one in each, or some of the same name"):
+    with pytest.raises(
+        InputError,
+        match="have the datasets cpu, gpu and alone; expected one in each, or some of the same name",
+    ):
         compare.matching_datasets([a, c])
     with pytest.raises(InputError, match=r"d: no environment\.json and samples"):
         Dataset.open(d)

@@ -36,7 +36,11 @@ def build(folder, name, text, workers=1, arch="sm_90", builds=((),)):
 
 
 def test_resources_of_a_cubin(folder):
-    body = "  __shared__ float s[100]; s[row] = beta; __syncthreads();" + CU_RIGHT + "  C[0] += s[col];"
+    body = (
+        "  __shared__ float s[100]; s[row] = beta; __syncthreads();"
+        + CU_RIGHT
+        + "  C[0] += s[col];"
+    )
     rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", body), workers=2)
     assert len(rows) == 2
     for row in rows:
@@ -49,7 +53,10 @@ def test_resources_of_a_cubin(folder):
 
 @pytest.mark.slow
 def test_the_loop_is_modelled_where_the_architecture_is_known(folder, monkeypatch):
-    body = "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], s);\n  C[row] = s;"
+    body = (
+        "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], "
+        "s);\n  C[row] = s;"
+    )
     text = cuda_kernel("t", body)
     for arch, modelled in (("sm_90", True), ("sm_90a", True), ("sm_80", False)):
         row, *_ = build(folder, "cuda/20_test.cu", text, arch=arch)
@@ -101,7 +108,9 @@ def test_the_same_source_gives_the_same_bytes_and_is_compiled_once(folder):
     assert build(folder, "cuda/20_test.cu", text) == first
     assert binary.stat().st_mtime_ns == time
     binary.write_bytes(b"half")  # a damaged one is compiled again
-    assert [row.sha256 for row in build(folder, "cuda/20_test.cu", text)] == [row.sha256 for row in first]
+    assert [row.sha256 for row in build(folder, "cuda/20_test.cu", text)] == [
+        row.sha256 for row in first
+    ]
     assert binary.stat().st_size > 1000
     header = folder / "kernels" / "include" / "store.cuh"
     header.write_text(header.read_text() + "#error changed\n")
@@ -157,7 +166,10 @@ def test_two_compilers_with_options_make_binaries_of_their_own(folder):
     assert rows[0].version != rows[2].version
 
 
-MAYBE_MEMORY = "died due to signal 11\nIt may use {} GiB of memory; one that asks for more can end like this, too"
+MAYBE_MEMORY = (
+    "died due to signal 11\nIt may use {} GiB of memory; one that asks for more can end "
+    "like this, too"
+)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +180,8 @@ MAYBE_MEMORY = "died due to signal 11\nIt may use {} GiB of memory; one that ask
         (
             5,
             b"LLVM ERROR: out of memory\n",
-            "the compiler may use 4 GiB of memory, and asked for more: NVRTC died due to signal 5\nLLVM ERROR: out of memory",
+            "the compiler may use 4 GiB of memory, and asked for more: NVRTC died due to signal "
+            "5\nLLVM ERROR: out of memory",
         ),
     ],
 )
@@ -185,7 +198,9 @@ def test_an_nvrtc_that_crashes_is_a_row(folder, monkeypatch, number, words, reas
 
 def test_an_nvrtc_that_is_killed_from_outside_says_nothing_of_the_kernel(folder, monkeypatch):
     monkeypatch.setattr(compilers, "_nvrtc_child", lambda *_: os.kill(os.getpid(), 9))
-    message = "the compiler was cut off, which says nothing of the kernel; .* NVRTC died due to signal 9"
+    message = (
+        "the compiler was cut off, which says nothing of the kernel; .* NVRTC died due to signal 9"
+    )
     with pytest.raises(InputError, match=message):
         build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
 
@@ -203,10 +218,19 @@ ptxas info    : Used 168 registers, used 1 barriers, 2048 bytes smem
 
 
 def test_resources_are_of_the_function_with_the_most_registers_and_spills_of_all():
-    for text in (PTXAS, PTXAS.replace("reduce", "x").replace("gemm", "reduce").replace("x", "gemm")):
+    for text in (
+        PTXAS,
+        PTXAS.replace("reduce", "x").replace("gemm", "reduce").replace("x", "gemm"),
+    ):
         resources = compilers.parse_ptxas(text)
         assert resources.pop("function") == text.split("entry function '")[2].split("'")[0]
-        assert resources == {"registers": 168, "static_shared": 2048, "stack_frame": 0, "spill_stores": 20, "spill_loads": 12}
+        assert resources == {
+            "registers": 168,
+            "static_shared": 2048,
+            "stack_frame": 0,
+            "spill_stores": 20,
+            "spill_loads": 12,
+        }
 
 
 def test_cpu_kernels_are_shared_objects(folder):
@@ -284,7 +308,10 @@ def test_a_compiler_that_refuses_everything_is_not_the_kernels_fault(folder, tmp
     kernel = kernel_file.parse(ROOT / "kernels" / "cpu" / "01_naive_ijk.c")
     configurations = list(kernel.expand({}, ["float32"]))
     monkeypatch.setattr(compilers, "cc", lambda: (broken,))
-    with pytest.raises(InputError, match="refuses an empty kernel too, so it says nothing of cpu/01_naive_ijk: as: not found"):
+    with pytest.raises(
+        InputError,
+        match="refuses an empty kernel too, so it says nothing of cpu/01_naive_ijk: as: not found",
+    ):
         compiling.compile_kernel(kernel, configurations, "cpu-x", tmp_path / "build", 1)
 
 
@@ -302,7 +329,9 @@ def compiled_under_a_limit(kernel, build):
 
 @pytest.mark.slow
 def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypatch):
-    endless = script(tmp_path / "endless", "case $PWD in *stop*) exit 1;; esac\nwhile :; do :; done")
+    endless = script(
+        tmp_path / "endless", "case $PWD in *stop*) exit 1;; esac\nwhile :; do :; done"
+    )
     monkeypatch.setattr(compilers, "cc", lambda: (endless,))
     monkeypatch.setattr(compilers, "COMPILE_SECONDS", 1)
     monkeypatch.setattr(compiling, "_check_compiler", lambda *_: None)
@@ -310,13 +339,19 @@ def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypa
     path.write_text(c_kernel("a", ""))
     # what a process has computed is added to the limit: in one that has computed for nothing yet
     with get_context("fork").Pool(1) as pool:
-        (row,), after = pool.apply(compiled_under_a_limit, (kernel_file.parse(path), folder / "build"))
-    assert (row.status, row.reason) == ("compile_error", "the compiler ended with status -24 and no word")
+        (row,), after = pool.apply(
+            compiled_under_a_limit, (kernel_file.parse(path), folder / "build")
+        )
+    assert (row.status, row.reason) == (
+        "compile_error",
+        "the compiler ended with status -24 and no word",
+    )
     assert after == resource.getrlimit(resource.RLIMIT_CPU)
 
 
 CLASSES = (
-    "template <int N, int M> struct S { static constexpr long v = S<N - 1, 2 * M>::v + S<N - 1, 2 * M + 1>::v; };\n"
+    "template <int N, int M> struct S { static constexpr long v = S<N - 1, 2 * M>::v + S<N - 1, 2 "
+    "* M + 1>::v; };\n"
     "template <int M> struct S<0, M> { static constexpr long v = M; };\n"
 )
 NUMBERS = (
@@ -361,7 +396,9 @@ def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, name, tex
         (1 << 50, InputError, "says nothing of the kernel; run again: ld: memory exhausted"),
     ],
 )
-def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(monkeypatch, bound, error, message):
+def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(
+    monkeypatch, bound, error, message
+):
     """A shell or batch system may have set a lower one."""
     monkeypatch.setattr(compilers, "COMPILE_BYTES", bound)
     before = resource.getrlimit(resource.RLIMIT_AS)

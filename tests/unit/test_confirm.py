@@ -1,4 +1,6 @@
-"""The confirmation: who is measured again, what runs side by side in which process, and what becomes of those that fail."""
+"""The confirmation: who is measured again, what runs side by side in which process, and what
+becomes of those that fail.
+"""
 
 import hashlib
 import itertools
@@ -17,9 +19,17 @@ SMALL, LARGE = Problem(8, 8, 8), Problem(16, 16, 16)
 
 def row(kernel, configuration, us, problem=SMALL, **given):
     """A row of the sweep, beside a reference of 1 microsecond."""
-    base = dict.fromkeys(records.SCHEMA.names) | vars(problem) | {"state": "warm", "reference": "cublas"}
+    base = (
+        dict.fromkeys(records.SCHEMA.names)
+        | vars(problem)
+        | {"state": "warm", "reference": "cublas"}
+    )
     base |= {"kernel": kernel, "configuration": configuration}
-    return base | {"status": "correct", "stop": "target", "samples_us": [us] * 3, "reference_us": [1.0] * 3} | given
+    return (
+        base
+        | {"status": "correct", "stop": "target", "samples_us": [us] * 3, "reference_us": [1.0] * 3}
+        | given
+    )
 
 
 def roles(chosen):
@@ -27,25 +37,55 @@ def roles(chosen):
 
 
 def test_finalists_are_the_best_of_each_kernel_and_those_near_it():
-    rows = [row("a", "slow", 1.03), row("a", "best", 1.0), row("a", "near", 1.015), row("b", "-", 9.0), row("cublas", "-", 1.0)]
-    rows += [row("a", "wrong", 0.1, status="incorrect"), row("a", "raced", 0.9, stop="race"), row("a", "slow", 0.5, state="cold")]
+    rows = [
+        row("a", "slow", 1.03),
+        row("a", "best", 1.0),
+        row("a", "near", 1.015),
+        row("b", "-", 9.0),
+        row("cublas", "-", 1.0),
+    ]
+    rows += [
+        row("a", "wrong", 0.1, status="incorrect"),
+        row("a", "raced", 0.9, stop="race"),
+        row("a", "slow", 0.5, state="cold"),
+    ]
     rows += [row("a", "slow", 1.0, problem=LARGE)]
     chosen = confirmation.finalists(rows, 0.02, 3, {})
     assert list(chosen) == [SMALL, LARGE]
-    assert roles(chosen[SMALL]) == [("a", "best", "best"), ("a", "near", "finalist"), ("b", "-", "best"), ("cublas", "-", "best")]
+    assert roles(chosen[SMALL]) == [
+        ("a", "best", "best"),
+        ("a", "near", "finalist"),
+        ("b", "-", "best"),
+        ("cublas", "-", "best"),
+    ]
     assert roles(chosen[LARGE]) == [("a", "slow", "best")]
     assert chosen[SMALL][1].us == 1.015
-    assert roles(confirmation.finalists(rows, 0.02, 1, {})[SMALL])[:2] == [("a", "best", "best"), ("b", "-", "best")]
+    assert roles(confirmation.finalists(rows, 0.02, 1, {})[SMALL])[:2] == [
+        ("a", "best", "best"),
+        ("b", "-", "best"),
+    ]
     assert len(confirmation.finalists(rows, 0.5, 9, {})[SMALL]) == 5
 
 
 def test_another_kernels_configuration_with_the_same_binary_is_a_control():
-    rows = [row("a", "x", 1.0), row("a", "y", 2.0), row("b", "x", 3.0, stop="race"), row("b", "z", 1.5), row("c", "x", 1.0)]
+    rows = [
+        row("a", "x", 1.0),
+        row("a", "y", 2.0),
+        row("b", "x", 3.0, stop="race"),
+        row("b", "z", 1.5),
+        row("c", "x", 1.0),
+    ]
     rows.append(row("c", "slow", 9.0))
     same = [("a", "x"), ("a", "y"), ("b", "x"), ("c", "slow")]
-    sha256 = {("c", "float32", "x"): "t"} | {(kernel, "float32", label): "s" for kernel, label in same}
+    sha256 = {("c", "float32", "x"): "t"} | {
+        (kernel, "float32", label): "s" for kernel, label in same
+    }
     best = [("a", "x", "best"), ("b", "z", "best"), ("c", "x", "best")]
-    assert roles(confirmation.finalists(rows, 0.02, 3, sha256)[SMALL]) == [*best, ("b", "x", "control"), ("c", "slow", "control")]
+    assert roles(confirmation.finalists(rows, 0.02, 3, sha256)[SMALL]) == [
+        *best,
+        ("b", "x", "control"),
+        ("c", "slow", "control"),
+    ]
     assert roles(confirmation.finalists(rows, 0.02, 3, {})[SMALL]) == best
 
 
@@ -56,7 +96,9 @@ def jobs(tmp_path, monkeypatch, gpus):
     made.measure = {"sample_us": 0, "timeout_seconds": 6}
     made.does["b"] = "slow(250); right()"
     us = (("a", "U=1", 2.0), ("b", "-", 500.0), ("cublas", "-", 2.0))
-    made.samples = swept(tmp_path / "all.parquet", *(row(*it, problem) for problem in (SMALL, LARGE) for it in us))
+    made.samples = swept(
+        tmp_path / "all.parquet", *(row(*it, problem) for problem in (SMALL, LARGE) for it in us)
+    )
     return made
 
 
@@ -69,7 +111,9 @@ def swept(path, *rows):
 def timed(jobs, m=None):
     """What was timed together, by worker and problem, or only that on problems of a size."""
     return [
-        (asked.worker, asked.m, asked.who) if m is None else asked.who for asked in jobs.of(Time) if m is None or asked.m == m
+        (asked.worker, asked.m, asked.who) if m is None else asked.who
+        for asked in jobs.of(Time)
+        if m is None or asked.m == m
     ]
 
 
@@ -79,11 +123,18 @@ KERNELS = ("a", "b", "cublas")
 
 def test_all_are_timed_side_by_side_in_fresh_processes(jobs):
     rows = jobs.confirm(jobs.samples)
-    assert timed(jobs) == [(process, m, ALL) for process in (1, 2, 3) for m in (8, 16)]  # the small first
+    # the small first
+    assert timed(jobs) == [(process, m, ALL) for process in (1, 2, 3) for m in (8, 16)]
     loads = [(asked.worker, asked.m, *asked.who) for asked in jobs.of(Load)]
-    assert loads == [(process, m, name) for process in (1, 2, 3) for m in (8, 16) for name in ALL]  # each once
-    assert [(r["process"], r["m"], r["kernel"]) for r in rows] == list(itertools.product((1, 2, 3), (8, 16), KERNELS))
-    distinct = {(r["status"], r["role"], r["reference"], r["repeats"], r["uuid"], len(r["samples_us"])) for r in rows}
+    # each once
+    assert loads == [(process, m, name) for process in (1, 2, 3) for m in (8, 16) for name in ALL]
+    assert [(r["process"], r["m"], r["kernel"]) for r in rows] == list(
+        itertools.product((1, 2, 3), (8, 16), KERNELS)
+    )
+    distinct = {
+        (r["status"], r["role"], r["reference"], r["repeats"], r["uuid"], len(r["samples_us"]))
+        for r in rows
+    }
     assert distinct == {("correct", "best", "cublas", 1, "GPU-1", 8)}
     assert 0 < rows[0]["frobenius_error"] < 1e-6
     session = jobs.session
@@ -99,15 +150,28 @@ def test_a_baseline_that_is_only_context_has_rounds_of_its_own(jobs, tmp_path):
 
 def test_what_is_faster_than_the_device_is_incorrect_there_too(jobs):
     jobs.does["a"] = "slow(1e-6); right()"
-    reasons = {(r["status"], r["reason"].split(":")[0]) for r in jobs.confirm(jobs.samples) if r["kernel"] == "a"}
+    reasons = {
+        (r["status"], r["reason"].split(":")[0])
+        for r in jobs.confirm(jobs.samples)
+        if r["kernel"] == "a"
+    }
     assert reasons == {("incorrect", "faster than the device")}
 
 
 def test_limits_let_none_leave_before_the_others(jobs):
-    jobs.confirm(jobs.samples, measure={"target": 0.1, "race": True}, confirm={"processes": 3, "rounds": 7, "seconds": 0.25})
+    jobs.confirm(
+        jobs.samples,
+        measure={"target": 0.1, "race": True},
+        confirm={"processes": 3, "rounds": 7, "seconds": 0.25},
+    )
     timings = [asked.request for asked in jobs.of(Time)]
     limits = timings[0].limits
-    assert (limits.race, limits.min_samples, limits.max_samples, limits.max_seconds) == (False, 1, 7, 0.25)
+    assert (limits.race, limits.min_samples, limits.max_samples, limits.max_seconds) == (
+        False,
+        1,
+        7,
+        0.25,
+    )
     assert limits.target < 0  # not even a single sample, whose interval has no width, is enough
     assert len({request.seed for request in timings}) == len(timings)
 
@@ -122,34 +186,57 @@ def test_a_journal_is_gone_on_with_on_its_own_gpu(jobs, gpus):
     assert {r["uuid"] for r in rows} == {"GPU-1"}
 
 
-@pytest.mark.parametrize(("change", "measured"), [
-    ({"seed": 1}, 18),
-    ({"measure": {"sample_us": 1}}, 18),
-    ({"confirm": {"processes": 3, "rounds": 9}}, 18),
-    ({"confirm": {"processes": 4}}, 6),
-    ({"measure": {"sustained": [8]}}, 9),
-])  # fmt: skip
-def test_what_it_depends_on_is_measured_anew_and_more_is_added_to_what_is_there(jobs, change, measured):
+@pytest.mark.parametrize(
+    ("change", "measured"),
+    [
+        ({"seed": 1}, 18),
+        ({"measure": {"sample_us": 1}}, 18),
+        ({"confirm": {"processes": 3, "rounds": 9}}, 18),
+        ({"confirm": {"processes": 4}}, 6),
+        ({"measure": {"sustained": [8]}}, 9),
+    ],
+)
+def test_what_it_depends_on_is_measured_anew_and_more_is_added_to_what_is_there(
+    jobs, change, measured
+):
     jobs.confirm(jobs.samples)
     jobs.confirm(jobs.samples, **change)
     assert jobs.session["measured"] == measured
 
 
 OFF, HUNG = Failure("launch_error", "off", alive=True), Failure("timeout", "no answer", alive=False)
-GONE, KILLED = Failure("launch_error", "gone", alive=False), Failure("launch_error", "signal 9", alive=False, killed=True)
+GONE, KILLED = (
+    Failure("launch_error", "gone", alive=False),
+    Failure("launch_error", "signal 9", alive=False, killed=True),
+)
 WITHOUT_B = ("a U=1", "cublas")
 SEARCH = [ALL, ("a U=1",), ("b",), ("cublas",)]
 
 
-@pytest.mark.parametrize(("faults", "failed", "reason", "rounds"), [
-    ({(Load, "b"): [OFF]}, {"b"}, "off", [WITHOUT_B] * 3),
-    ({(Time, "with", "b"): [HUNG] * 2}, {"b"}, "while timed: no answer", [*SEARCH, *[WITHOUT_B] * 3]),
-    ({(Time, *ALL): [GONE]}, set(), "", [*SEARCH, *[ALL] * 3]),  # nobody does that alone: all are tried again
-    ({(Time, *ALL): [GONE] * 2}, {*KERNELS}, "while timed: gone", SEARCH * 2),  # and then it is everybody's
-    ({(Time, *ALL): [KILLED]}, set(), "", [ALL] * 4),  # from outside: no one's fault, and none is suspected
-])  # fmt: skip
-def test_the_culprits_of_a_group_that_failed_are_found_and_the_others_timed_together_again(jobs, faults, failed, reason, rounds):
-    """On the small problem, of three processes. Who has failed once is left out everywhere after."""
+@pytest.mark.parametrize(
+    ("faults", "failed", "reason", "rounds"),
+    [
+        ({(Load, "b"): [OFF]}, {"b"}, "off", [WITHOUT_B] * 3),
+        (
+            {(Time, "with", "b"): [HUNG] * 2},
+            {"b"},
+            "while timed: no answer",
+            [*SEARCH, *[WITHOUT_B] * 3],
+        ),
+        # nobody does that alone: all are tried again
+        ({(Time, *ALL): [GONE]}, set(), "", [*SEARCH, *[ALL] * 3]),
+        # and then it is everybody's
+        ({(Time, *ALL): [GONE] * 2}, {*KERNELS}, "while timed: gone", SEARCH * 2),
+        # from outside: no one's fault, and none is suspected
+        ({(Time, *ALL): [KILLED]}, set(), "", [ALL] * 4),
+    ],
+)
+def test_the_culprits_of_a_group_that_failed_are_found_and_the_others_timed_together_again(
+    jobs, faults, failed, reason, rounds
+):
+    """On the small problem, of three processes. Who has failed once is left out everywhere
+    after.
+    """
     jobs.faults = {key: list(failures) for key, failures in faults.items()}
     rows = jobs.confirm(jobs.samples)
     assert {(r["kernel"], r["reason"], r["process"]) for r in rows if r["status"] != "correct"} == {
@@ -162,9 +249,13 @@ def test_the_culprits_of_a_group_that_failed_are_found_and_the_others_timed_toge
 def test_a_problem_that_cannot_be_set_up_is_an_error(jobs):
     wrong = Failure("launch_error", "the reference is incorrect", alive=False)
     jobs.faults = {SetProblem: [wrong] * 2}
-    with pytest.raises(InputError, match="the problem could not be set up: the reference is incorrect; no fault of a kernel's"):
+    with pytest.raises(
+        InputError,
+        match="the problem could not be set up: the reference is incorrect; no fault of a kernel's",
+    ):
         jobs.confirm(jobs.samples)
-    jobs.faults = {SetProblem: [wrong]}  # in the process in which kernels have run, and not in a fresh one
+    # in the process in which kernels have run, and not in a fresh one
+    jobs.faults = {SetProblem: [wrong]}
     assert all(r["status"] == "correct" for r in jobs.confirm(jobs.samples, seed=2))
     jobs.faults = {SetProblem: [Failure("not_supported", "no memory", alive=True)] * 3}
     rows = jobs.confirm(jobs.samples, seed=3)  # of the first problem in the first process only
@@ -173,7 +264,9 @@ def test_a_problem_that_cannot_be_set_up_is_an_error(jobs):
 
 
 def test_cold_comes_after_warm_and_not_where_it_is_the_same(jobs):
-    rows = jobs.confirm(jobs.samples, measure={"states": ["cold", "warm"], "target": 0.01}, refill_us=1.0)
+    rows = jobs.confirm(
+        jobs.samples, measure={"states": ["cold", "warm"], "target": 0.01}, refill_us=1.0
+    )
     assert timed(jobs, 8)[:2] == [ALL, WITHOUT_B]
     skipped = [r for r in rows if r["status"] == "skipped"]
     assert {(r["kernel"], r["state"]) for r in skipped} == {("b", "cold")}
@@ -208,7 +301,10 @@ def test_a_finalist_that_is_not_the_best_is_not_measured_back_to_back(jobs, tmp_
 
 
 def test_launches_that_do_less_back_to_back_than_alone_have_no_result(jobs, tmp_path):
-    rows = jobs.confirm(swept(tmp_path / "x.parquet", row("a", "U=1", 2.6), row("cublas", "-", 2.4)), measure={"sustained": [8]})
+    rows = jobs.confirm(
+        swept(tmp_path / "x.parquet", row("a", "U=1", 2.6), row("cublas", "-", 2.4)),
+        measure={"sustained": [8]},
+    )
     reasons = [(r["status"], r["reason"]) for r in sustained(rows) if r["kernel"] == "a"]
     assert {status for status, _ in reasons} == {"skipped"}
     assert "us back to back, and 2.6 us alone; expected at most 20% less" in reasons[0][1]
@@ -216,7 +312,10 @@ def test_launches_that_do_less_back_to_back_than_alone_have_no_result(jobs, tmp_
 
 
 def test_nothing_to_confirm_is_an_empty_file(jobs, tmp_path):
-    assert jobs.confirm(swept(tmp_path / "none.parquet", row("a", "U=1", 1.0, status="incorrect"))) == []
+    assert (
+        jobs.confirm(swept(tmp_path / "none.parquet", row("a", "U=1", 1.0, status="incorrect")))
+        == []
+    )
     assert jobs.session["children"] == 0
 
 
@@ -224,7 +323,10 @@ def test_a_binary_that_is_not_what_was_compiled_is_refused(jobs, monkeypatch):
     path, compiled = jobs.folder / "b.cubin", jobs.binaries()
     monkeypatch.setattr(jobs, "binaries", lambda: compiled)
     path.write_text("another")
-    with pytest.raises(InputError, match=r"b\.cubin: its sha256 is not the one in resources\.csv; expected what was compiled"):
+    with pytest.raises(
+        InputError,
+        match=r"b\.cubin: its sha256 is not the one in resources\.csv; expected what was compiled",
+    ):
         jobs.confirm(jobs.samples)
     path.unlink()
     path.mkdir()  # as of a row without a binary: its folder

@@ -1,4 +1,6 @@
-"""Every CPU rung and BLAS, in two configurations and more, through the gauntlet and on shapes and factors that are not in it."""
+"""Every CPU rung and BLAS, in two configurations and more, through the gauntlet and on shapes and
+factors that are not in it.
+"""
 
 import os
 import threading
@@ -22,8 +24,22 @@ from ladder.model.problem import Problem
 from planted import ROOT
 from threadpoolctl import ThreadpoolController
 
-SHAPES = [(1, 7, 1), (1, 513, 31), (513, 1, 31), (31, 1, 513), (12, 32, 256), (121, 513, 257), (241, 33, 385), (3, 256, 256)]
-LAYOUTS = [{"padding": 16}, {"alpha": -1.5, "beta": 0.5}, {"alpha": 0.0, "beta": 1.0}, {"alpha": 0.0}]
+SHAPES = [
+    (1, 7, 1),
+    (1, 513, 31),
+    (513, 1, 31),
+    (31, 1, 513),
+    (12, 32, 256),
+    (121, 513, 257),
+    (241, 33, 385),
+    (3, 256, 256),
+]
+LAYOUTS = [
+    {"padding": 16},
+    {"alpha": -1.5, "beta": 0.5},
+    {"alpha": 0.0, "beta": 1.0},
+    {"alpha": 0.0},
+]
 KERNELS = [kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cpu"]
 CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
 
@@ -32,21 +48,38 @@ def problems(element_type):
     """The gauntlet, and more of the same."""
     return [
         *gauntlet.problems(element_type),
-        *(Problem(*shape, element_type=element_type, **layout) for shape in SHAPES for layout in LAYOUTS),
+        *(
+            Problem(*shape, element_type=element_type, **layout)
+            for shape in SHAPES
+            for layout in LAYOUTS
+        ),
     ]
 
 
-@pytest.mark.parametrize(("kernel", "element_type"), CASES, ids=[f"{kernel.name}-{t}" for kernel, t in CASES])
+@pytest.mark.parametrize(
+    ("kernel", "element_type"), CASES, ids=[f"{kernel.name}-{t}" for kernel, t in CASES]
+)
 def test_every_rung_is_right_everywhere(kernel, element_type, tmp_path: Path):
-    legal = [configuration for configuration, objection in kernel.expand({}, [element_type]) if not objection]
+    legal = [
+        configuration
+        for configuration, objection in kernel.expand({}, [element_type])
+        if not objection
+    ]
     default = Configuration(element_type, tuple(kernel.parameters.items()))
     chosen = list(dict.fromkeys([default, legal[0], legal[-1]]))
-    rows = compile_kernel(kernel, [(configuration, "") for configuration in chosen], "here", tmp_path, 2)
+    rows = compile_kernel(
+        kernel, [(configuration, "") for configuration in chosen], "here", tmp_path, 2
+    )
     wrong = []
     for problem in problems(element_type):
         with held(problem):
             for configuration, row in zip(chosen, rows, strict=True):
-                verdict = judge(host().check(host().kernel(kernel, configuration, (tmp_path / row.binary).read_bytes())), problem)
+                verdict = judge(
+                    host().check(
+                        host().kernel(kernel, configuration, (tmp_path / row.binary).read_bytes())
+                    ),
+                    problem,
+                )
                 if verdict.status != "correct":
                     wrong.append((configuration.label, gauntlet.describe(problem), verdict.reason))
     assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
@@ -66,12 +99,19 @@ def test_blas_is_right_everywhere(name, element_type):
     [
         (64, 60, None, ""),
         (1, 1, Refused, "1.8 GiB are needed for 4096, and 1.0 GiB are left"),
-        (64, 1, OSError, "1.8 GiB are needed for 4096, and 1.0 GiB are left: something else holds the memory"),
+        (
+            64,
+            1,
+            OSError,
+            "1.8 GiB are needed for 4096, and 1.0 GiB are left: something else holds the memory",
+        ),
     ],
 )
 def test_memory_is_looked_at_before_it_is_taken(monkeypatch, total, left, error, message):
     memory = psutil.virtual_memory()._replace(available=left << 30)
-    monkeypatch.setattr(detect, "detect_cpu", lambda: detect.DetectedDevice("cpu", "cpu", "CPU", "cpu", total << 30))
+    monkeypatch.setattr(
+        detect, "detect_cpu", lambda: detect.DetectedDevice("cpu", "cpu", "CPU", "cpu", total << 30)
+    )
     monkeypatch.setattr(cpu, "Operands", lambda problem: SimpleNamespace(given=problem))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     with pytest.raises(error) if error else nullcontext() as raised:
@@ -96,14 +136,10 @@ def test_a_thread_that_computes_is_seen():
     assert not all(cpu._others_computing() for _ in range(100_000))
 
 
-@pytest.mark.parametrize(
-    ("looks", "waits"),
-    [
-        ([False], 0),
-        ([True, True, True, False], 3),
-    ],
-)
-def test_timing_begins_when_other_threads_have_come_to_rest(monkeypatch, virtual_clock, looks, waits):
+@pytest.mark.parametrize(("looks", "waits"), [([False], 0), ([True, True, True, False], 3)])
+def test_timing_begins_when_other_threads_have_come_to_rest(
+    monkeypatch, virtual_clock, looks, waits
+):
     left = iter(looks)
     monkeypatch.setattr(cpu, "_others_computing", lambda: next(left))
     assert cpu._settle() == bool(waits)
@@ -119,7 +155,9 @@ def test_threads_that_do_not_come_to_rest_are_refused(monkeypatch, virtual_clock
     assert virtual_clock.now() == pytest.approx(1002, abs=0.001)
 
 
-def test_time_in_which_the_process_had_no_core_is_none_in_which_threads_computed(monkeypatch, virtual_clock):
+def test_time_in_which_the_process_had_no_core_is_none_in_which_threads_computed(
+    monkeypatch, virtual_clock
+):
     """As on a busy machine, or where the process was stopped: the threads had no core either."""
     looks = iter([True] * 100 + [False])
     monkeypatch.setattr(cpu, "_others_computing", lambda: next(looks))
@@ -130,7 +168,9 @@ def test_time_in_which_the_process_had_no_core_is_none_in_which_threads_computed
 
 
 def test_a_sample_has_the_cpu_time_of_the_process_and_of_its_thread():
-    """Those of a call that computes beside another thread: what the machine does besides changes neither."""
+    """Those of a call that computes beside another thread: what the machine does besides changes
+    neither.
+    """
     numbers = np.random.default_rng(0).random(500_000)
 
     def compute(p, a, b, c):
@@ -162,7 +202,9 @@ def test_what_other_threads_compute_before_they_rest_counts(monkeypatch):
     monkeypatch.setattr(host(), "_waited", False)
     monkeypatch.setattr(host(), "settle", settle)
     with held(Problem(8, 8, 8)):
-        (timed,) = host().time_round([host().sample(launch(host(), lambda p, a, b, c: None), 1)], False, 1)
+        (timed,) = host().time_round(
+            [host().sample(launch(host(), lambda p, a, b, c: None), 1)], False, 1
+        )
     process, thread = timed.cpu_ns
     assert process > 2 * thread
 
@@ -199,8 +241,12 @@ def test_what_is_launched_before_the_clock_starts_has_another_a(monkeypatch):
     monkeypatch.setattr(host(), "_waited", False)
     monkeypatch.setattr(host(), "settle", lambda: True)
     with held(problem):
-        sample = host().sample(launch(host(), lambda p, a, b, c: seen.append(a.copy()) or right(p, a, b, c)), 1)
-        timed = [timing for seed in (1, 2) for timing in host().time_round([sample, sample], False, seed)]
+        sample = host().sample(
+            launch(host(), lambda p, a, b, c: seen.append(a.copy()) or right(p, a, b, c)), 1
+        )
+        timed = [
+            timing for seed in (1, 2) for timing in host().time_round([sample, sample], False, seed)
+        ]
     assert len(seen) == 8
     for turn in range(0, 8, 2):
         assert not np.isin(seen[turn][0], seen[turn + 1][0]).any()
@@ -233,7 +279,10 @@ void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb
 
 
 def threads_of_openmp():
-    return [library.get_num_threads() for library in ThreadpoolController().select(user_api="openmp").lib_controllers]
+    return [
+        library.get_num_threads()
+        for library in ThreadpoolController().select(user_api="openmp").lib_controllers
+    ]
 
 
 def set_threads_of_openmp(p, a, b, c):
@@ -248,7 +297,8 @@ def keep_to_a_core(p, a, b, c):
 @pytest.mark.parametrize(
     ("taken", "left"),
     [
-        (keep_to_a_core, lambda: os.sched_getaffinity(0)),  # OpenMP starts no more threads than cores
+        # OpenMP starts no more threads than cores
+        (keep_to_a_core, lambda: os.sched_getaffinity(0)),
         (set_threads_of_openmp, threads_of_openmp),
     ],
 )
@@ -272,19 +322,31 @@ def test_a_cold_launch_finds_no_operand_in_the_caches():
         for seed in range(60):
             cold = seed % 2 == 1
             times[cold].append(host().time_round([sample], cold, seed)[0].us)
-    assert min(times[True]) > 1.2 * min(times[False])  # of each the one that neighbours disturbed least
+    # of each the one that neighbours disturbed least
+    assert min(times[True]) > 1.2 * min(times[False])
 
 
 X86 = "processor\t: {}\nmodel name\t: AMD EPYC  9V74 80-Core Processor\n\n"
-ARM = "processor\t: {}\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: {}\n\n"
+ARM = (
+    "processor\t: {}\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU "
+    "part\t: {}\n\n"
+)
 
 
 @pytest.mark.parametrize(
     ("text", "name", "slug"),
     [
-        (X86.format(0) + X86.format(1), "AMD EPYC 9V74 80-Core Processor", "cpu-amd-epyc-9v74-80-core-processor"),
+        (
+            X86.format(0) + X86.format(1),
+            "AMD EPYC 9V74 80-Core Processor",
+            "cpu-amd-epyc-9v74-80-core-processor",
+        ),
         (ARM.format(0, "0xd4f") + ARM.format(1, "0xd4f"), "Neoverse V2", "cpu-neoverse-v2"),
-        (ARM.format(0, "0xd87") + ARM.format(1, "0xd85"), "Cortex-X925 and Cortex-A725", "cpu-cortex-x925-and-cortex-a725"),
+        (
+            ARM.format(0, "0xd87") + ARM.format(1, "0xd85"),
+            "Cortex-X925 and Cortex-A725",
+            "cpu-cortex-x925-and-cortex-a725",
+        ),
         (ARM.format(0, "0xd0c"), "Arm 0x41 0xd0c", "cpu-arm-0x41-0xd0c"),
     ],
 )

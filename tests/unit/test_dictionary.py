@@ -14,15 +14,27 @@ from ladder.model.kernel_file import discover
 from ladder.storage import columns, csv_files, samples
 from ladder.storage.dataset_layout import PUBLISHED, read_environment
 
-UNITS = {"us": "µs", "tflops": "TFLOP/s", "mhz": "MHz", "c": "°C", "j": "J", "w": "W", "bytes": "B", "seconds": "s", "percent": "%",
-         "sectors": "sectors of 32 B"}  # fmt: skip
+UNITS = {
+    "us": "µs",
+    "tflops": "TFLOP/s",
+    "mhz": "MHz",
+    "c": "°C",
+    "j": "J",
+    "w": "W",
+    "bytes": "B",
+    "seconds": "s",
+    "percent": "%",
+    "sectors": "sectors of 32 B",
+}
 """The unit that the end of a column's name promises."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A made-up dataset with all that is made of it, as CSV."""
-    folder = synthetic.write(tmp_path_factory.mktemp("data") / "nvidia-a", problems=synthetic.SMALL, processes=3)
+    folder = synthetic.write(
+        tmp_path_factory.mktemp("data") / "nvidia-a", problems=synthetic.SMALL, processes=3
+    )
     for name, table in Dataset.open(folder, discover(ROOT).values()).tables().items():
         csv_files.write_csv(table, folder / f"{name}.csv")
     return folder
@@ -76,7 +88,9 @@ def test_every_key_of_a_published_environment_is_in_it():
     known = [column.name for column in columns.environment()]
     for path in (ROOT / PUBLISHED).rglob("environment.json"):
         for key in flat(read_environment(path)):
-            assert key in known or any(name.endswith("*") and key.startswith(name[:-1]) for name in known), (path, key)
+            assert key in known or any(
+                name.endswith("*") and key.startswith(name[:-1]) for name in known
+            ), (path, key)
 
 
 def test_there_is_no_entry_without_a_column():

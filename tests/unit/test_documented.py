@@ -1,4 +1,6 @@
-"""Every command and code block on a page is run by a test or by `.ci/run`, or says why not (`tests/support/documented.py`)."""
+"""Every command and code block on a page is run by a test or by `.ci/run`, or says why not
+(`tests/support/documented.py`).
+"""
 
 import re
 import shlex
@@ -21,10 +23,18 @@ def test_every_command_and_block_has_a_way():
 
 def test_no_row_is_left_over():
     patterns = [pattern for _, patterns in documented.WAYS for pattern in patterns]
-    assert [it for it in patterns if not any(documented._named(command, it) for command in documented.commands())] == []
+    assert [
+        it
+        for it in patterns
+        if not any(documented._named(command, it) for command in documented.commands())
+    ] == []
     rows = [(page, language) for _, page, languages in documented.BLOCKS for language in languages]
     blocks = documented.blocks()
-    assert [row for row in rows if not any(documented._named(it.page, row[0]) and it.language == row[1] for it in blocks)] == []
+    assert [
+        row
+        for row in rows
+        if not any(documented._named(it.page, row[0]) and it.language == row[1] for it in blocks)
+    ] == []
 
 
 def test_what_is_said_to_run_a_command_is_there():
@@ -40,7 +50,12 @@ def made_by_ci():
     (loop,) = re.findall(r"^for target in (test .*); do$", script, re.MULTILINE)
     made = [*loop.split(), *re.findall(r"^make ?(\S*)", script, re.MULTILINE)]
     for target in made:
-        made += [it for line in re.findall(rf"^{target}: (.*)$", makefile, re.MULTILINE) for it in line.split() if it not in made]
+        made += [
+            it
+            for line in re.findall(rf"^{target}: (.*)$", makefile, re.MULTILINE)
+            for it in line.split()
+            if it not in made
+        ]
     return {f"make {target}".strip() for target in made}
 
 
@@ -52,7 +67,9 @@ def test_what_ci_is_said_to_run_it_runs():
         if command == "make setup-cutlass setup-triton":
             assert {"make setup-cutlass", "make setup-triton"} <= made
         else:
-            assert command in made or command in script or command in (ROOT / "Makefile").read_text(), command
+            assert (
+                command in made or command in script or command in (ROOT / "Makefile").read_text()
+            ), command
 
 
 def test_a_submit_command_has_the_keys_of_its_profile():
@@ -74,10 +91,17 @@ def test_every_value_that_a_chapter_lets_try_is_legal():
         kernel = KERNELS.get(match[1]) if match else None
         if kernel:  # not one that the reader writes
             given = parser().parse_args(shlex.split(command)[1:])
-            lists = {name: list(map(int, values.split(","))) for name, _, values in (it.partition("=") for it in given.set)}
-            legal = [dict(configuration.parameters) for configuration, wrong in kernel.expand(lists, [given.type]) if not wrong]
-            assert {(name, it[name]) for it in legal for name in lists} == {(name, v) for name in lists for v in lists[name]}, (
-                command
-            )
+            lists = {
+                name: list(map(int, values.split(",")))
+                for name, _, values in (it.partition("=") for it in given.set)
+            }
+            legal = [
+                dict(configuration.parameters)
+                for configuration, wrong in kernel.expand(lists, [given.type])
+                if not wrong
+            ]
+            assert {(name, it[name]) for it in legal for name in lists} == {
+                (name, v) for name in lists for v in lists[name]
+            }, command
             tried += bool(legal)
     assert tried > 30

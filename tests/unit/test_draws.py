@@ -1,4 +1,6 @@
-"""What the operands are: of `exact` every sum is exact, and every other distribution is what the page of keys says."""
+"""What the operands are: of `exact` every sum is exact, and every other distribution is what the
+page of keys says.
+"""
 
 from dataclasses import replace
 
@@ -25,14 +27,19 @@ DEPTHS = [1, 2, 63, 64, 65, 127, 128, 300, 4096, 65_536, 131_071, 131_072, 200_0
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
 @pytest.mark.parametrize("k", DEPTHS)
 def test_exact_sums_stay_far_below_where_counting_ends(k, element_type):
-    a, b, c = (x.astype(np.float64) for x in drawn(Problem(9, 7, k, element_type=element_type, beta=1.0, distribution="exact")))
+    a, b, c = (
+        x.astype(np.float64)
+        for x in drawn(Problem(9, 7, k, element_type=element_type, beta=1.0, distribution="exact"))
+    )
     assert all((x == np.rint(x)).all() for x in (a, b, c))
     digits = {"float32": 24, "float64": 53}[element_type]
-    assert (np.abs(a) @ np.abs(b) + 4 * np.abs(c)).max() < 2.0**digits  # with alpha of 1/2 and beta of 2, too
+    # with alpha of 1/2 and beta of 2, too
+    assert (np.abs(a) @ np.abs(b) + 4 * np.abs(c)).max() < 2.0**digits
     assert (c % 4 == 0).all()
     assert np.count_nonzero(a) == a.size  # no product can be left out unseen
     assert np.count_nonzero(b) == b.size
-    for x, other, turn in ((a, b.T, k % 2 == 0), (b.T, a, k % 2 == 1)):  # each second 64 of K is A's, or B's
+    # each second 64 of K is A's, or B's
+    for x, other, turn in ((a, b.T, k % 2 == 0), (b.T, a, k % 2 == 1)):
         bits = significant(x)
         full = bits >= digits - 1
         assert (full.sum(axis=1) == (turn or k > 64)).all()  # one in each row of A and column of B
@@ -48,7 +55,10 @@ def test_exact_is_planned_within_its_budget_for_every_type(k, element_type):
     draw = draws(Problem(1, 1, k, element_type=element_type, distribution="exact"))[0]
     digits = 53 if element_type == "float64" else 24
     assert draw.full <= BITS.get(element_type, digits)
-    assert draw.small**2 * (k + 1) + (k // draw.period + 2) * draw.small * 2.0**draw.wide <= 2.0 ** (digits - 2) * 1.01
+    assert (
+        draw.small**2 * (k + 1) + (k // draw.period + 2) * draw.small * 2.0**draw.wide
+        <= 2.0 ** (digits - 2) * 1.01
+    )
     assert draw.wide <= BITS.get(element_type, digits)  # an element holds it
 
 
@@ -75,7 +85,10 @@ def test_operands_rounded_to_fewer_bits_give_other_whole_numbers(k, bits):
 def test_operands_of_a_few_bits_less_give_other_whole_numbers(k, bits):
     a, b, _ = (x.astype(np.float64) for x in drawn(Problem(9, 7, k, distribution="exact")))
     assert (np.abs(fewer_bits(a, bits) @ fewer_bits(b, bits) - a @ b) >= 1).mean() > 0.3
-    for alone, turn in ((fewer_bits(a, bits) @ b, k % 2 == 0), (a @ fewer_bits(b, bits), k % 2 == 1)):
+    for alone, turn in (
+        (fewer_bits(a, bits) @ b, k % 2 == 0),
+        (a @ fewer_bits(b, bits), k % 2 == 1),
+    ):
         assert (alone != a @ b).all() == (turn or k > 64)
 
 
@@ -92,18 +105,32 @@ def test_what_rounds_to_tf32_has_whole_numbers_that_this_leaves():
 
 @pytest.mark.parametrize("element_type", list(BITS))
 @pytest.mark.parametrize("k", [*DEPTHS, 1_048_577])
-def test_elements_of_16_bits_are_below_where_they_stop_counting_and_each_shows_what_is_left_out(k, element_type):
+def test_elements_of_16_bits_are_below_where_they_stop_counting_and_each_shows_what_is_left_out(
+    k, element_type
+):
     problem = Problem(20, 15, k, element_type=element_type, distribution="exact")
-    drawn = (inside(buffer, place) for buffer, place in zip(buffers(problem), places(problem), strict=True))
+    drawn = (
+        inside(buffer, place)
+        for buffer, place in zip(buffers(problem), places(problem), strict=True)
+    )
     a, b, _ = (values(x) for x in drawn)
-    assert np.mean(np.abs(a @ b) >= 2.0 ** BITS[element_type]) < 0.02  # where a wide one meets a large one
+    # where a wide one meets a large one
+    assert np.mean(np.abs(a @ b) >= 2.0 ** BITS[element_type]) < 0.02
     assert np.count_nonzero(a) == a.size
     assert np.count_nonzero(b) == b.size
     alone = draws(problem)[0].alone
     assert (alone > 1) == (k > {"float16": 291, "bfloat16": 2}[element_type])
-    size = max(64, alone)  # of a tile along K: without one of them, or the one of each half that cancels it, C is another
+    size = max(
+        64,
+        alone,
+        # of a tile along K: without one of them, or the one of each half that cancels it, C is
+        # another
+    )
     for first in range(0, k // 2 - size, max(size, k // 16)):
-        lost = [a[:, tile] @ b[tile] for tile in (slice(at, at + size) for at in (first, k // 2 + first))]
+        lost = [
+            a[:, tile] @ b[tile]
+            for tile in (slice(at, at + size) for at in (first, k // 2 + first))
+        ]
         assert all(np.mean(each != 0) > 0.8 for each in lost)
         assert np.mean(sum(lost) != 0) > 0.4
 
@@ -111,7 +138,11 @@ def test_elements_of_16_bits_are_below_where_they_stop_counting_and_each_shows_w
 @pytest.mark.parametrize("factor", [0.0, 0.001, 0.3, 1.0, 1.5, -7.0])
 def test_factors_of_the_exact_launch_are_powers_of_two_near_by(factor):
     problem = exactly(Problem(3, 5, 7, alpha=factor, beta=factor))
-    assert problem.alpha == problem.beta == {0.0: 0, 0.001: 0.5, 0.3: 0.5, 1.0: 1, 1.5: 2, -7.0: -2}[factor]
+    assert (
+        problem.alpha
+        == problem.beta
+        == {0.0: 0, 0.001: 0.5, 0.3: 0.5, 1.0: 1, 1.5: 2, -7.0: -2}[factor]
+    )
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
@@ -121,7 +152,9 @@ def test_a_seed_fixes_the_operands_and_another_gives_others(distribution):
 
     first, second, other = of(1), of(1), of(2)
     assert all(np.array_equal(x, y, equal_nan=True) for x, y in zip(first, second, strict=True))
-    assert all(not np.array_equal(x, y, equal_nan=True) for x, y in zip(first, other, strict=True)) != (distribution == "hilbert")
+    assert all(
+        not np.array_equal(x, y, equal_nan=True) for x, y in zip(first, other, strict=True)
+    ) != (distribution == "hilbert")
     if distribution != "hilbert":
         a, b, _ = first
         assert len(np.unique(a, axis=0)) == 20  # no two rows of A, no two columns of B alike
@@ -133,16 +166,14 @@ def test_where_beta_is_zero_c_is_poisoned():
 
 
 def _of(distribution):
-    return [x.astype(np.float64) for x in drawn(Problem(64, 48, 2048, distribution=distribution))[:2]]
+    return [
+        x.astype(np.float64) for x in drawn(Problem(64, 48, 2048, distribution=distribution))[:2]
+    ]
 
 
 @pytest.mark.parametrize(
     ("distribution", "least", "most", "mean", "variance"),
-    [
-        ("uniform", -1, 1, 0, 1 / 3),
-        ("positive", 0, 1, 1 / 2, 1 / 12),
-        ("normal", None, None, 0, 1),
-    ],
+    [("uniform", -1, 1, 0, 1 / 3), ("positive", 0, 1, 1 / 2, 1 / 12), ("normal", None, None, 0, 1)],
 )
 def test_uniform_normal_and_positive(distribution, least, most, mean, variance):
     for x in _of(distribution):
@@ -166,7 +197,10 @@ def test_mixed_has_a_real_row_and_column_in_eleven_and_the_mask_says_which():
     problem = Problem(64, 48, 2048, beta=1.0, distribution="mixed")
     a, b, c = drawn(problem)
     real = [~(x == np.rint(x)).all(axis=axis) for x, axis in ((a, 1), (b, 0))]
-    assert [np.flatnonzero(side).tolist() for side in real] == [[5, 16, 27, 38, 49, 60], [5, 16, 27, 38]]
+    assert [np.flatnonzero(side).tolist() for side in real] == [
+        [5, 16, 27, 38, 49, 60],
+        [5, 16, 27, 38],
+    ]
     assert (exact_mask(problem) == ~(real[0][:, None] | real[1][None, :])).all()
     assert np.abs(a[5]).max() < 1 < np.abs(a[0]).max() <= 4
     assert (c == np.rint(c)).all()
@@ -183,7 +217,9 @@ def test_lognormal_has_both_signs_and_three_sigma_at_two_to_twenty():
 def test_scaled_and_inner_have_powers_of_two_along_another_side():
     a, b = _of("scaled")
     rows, columns = np.log2(np.abs(a).max(axis=1)), np.log2(np.abs(b).max(axis=0))
-    assert all(side.max() - side.min() > 50 and np.abs(side).max() <= 41 for side in (rows, columns))
+    assert all(
+        side.max() - side.min() > 50 and np.abs(side).max() <= 41 for side in (rows, columns)
+    )
     a, b = _of("inner")
     of_a, of_b = np.log2(np.abs(a).max(axis=0)), np.log2(np.abs(b).max(axis=1))
     assert of_a.max() - of_a.min() > 30

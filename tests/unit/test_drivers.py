@@ -1,4 +1,6 @@
-"""NVIDIA drivers that do not work, or are too old, and GPUs that cannot be measured: each is named, and never taken for no GPU."""
+"""NVIDIA drivers that do not work, or are too old, and GPUs that cannot be measured: each is named,
+and never taken for no GPU.
+"""
 
 import json
 import subprocess
@@ -35,7 +37,9 @@ def seen(made):
 
     def look(*gpus, **given):
         environment = made.environment(*gpus, **given)
-        return json.loads(subprocess.check_output([sys.executable, "-c", SEEN], env=environment, text=True))
+        return json.loads(
+            subprocess.check_output([sys.executable, "-c", SEEN], env=environment, text=True)
+        )
 
     return look
 
@@ -60,7 +64,8 @@ def test_a_broken_driver_is_named(seen, init):
 
 def test_a_driver_that_is_too_old_is_named_with_its_version(seen):
     assert seen(H200, driver="535.183.01", cuda=12020) == {
-        "error": "NVIDIA driver 535.183.01: it runs CUDA 12.2 at most; expected CUDA 13.0, which the driver 580 and later run. "
+        "error": "NVIDIA driver 535.183.01: it runs CUDA 12.2 at most; expected CUDA 13.0, which "
+        "the driver 580 and later run. "
         "To measure the CPU instead: --config 'devices=[cpu]'"
     }
     # with a library of compatibility beside it, an older kernel module runs CUDA 13 too
@@ -70,7 +75,9 @@ def test_a_driver_that_is_too_old_is_named_with_its_version(seen):
 
 def test_a_container_without_the_capability_is_named(seen):
     (message,) = seen(H200, cuda=None).values()
-    assert "NVML shows a GPU, but CUDA's library cannot be used: libcuda.so.1: cannot open" in message
+    assert (
+        "NVML shows a GPU, but CUDA's library cannot be used: libcuda.so.1: cannot open" in message
+    )
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in message
 
 
@@ -78,7 +85,8 @@ def test_a_gpu_that_cannot_be_measured_is_left_out_by_name_beside_a_good_one(see
     detected = seen(GT_1030, H200, H200.replace("140;0", "140;1"), "x;9;0;1;0;15", V100)
     assert [(gpu[0], gpu[3]) for gpu in detected["gpus"]] == [("NVIDIA H200", ["GPU-1"])]
     assert detected["left_out"] == [
-        "GPU 0, NVIDIA GeForce GT 1030: left out: compute capability 6.1; expected 7.5 or more (CUDA 13)",
+        "GPU 0, NVIDIA GeForce GT 1030: left out: compute capability 6.1; expected 7.5 or more "
+        "(CUDA 13)",
         "GPU 2, NVIDIA H200: left out: split by MIG; expected a whole GPU: `nvidia-smi -i 2 -mig 0`",
         "GPU 3: left out: GPU is lost",
         "GPU 4, Tesla V100: left out: compute capability 7.0; expected 7.5 or more (CUDA 13)",
@@ -87,11 +95,14 @@ def test_a_gpu_that_cannot_be_measured_is_left_out_by_name_beside_a_good_one(see
 
 
 def test_memory_that_a_gpu_does_not_tell_is_unknown(seen):
-    assert seen("NVIDIA GB10;12;1;0;0;0")["gpus"] == [["NVIDIA GB10", "sm_121", 0, ["GPU-0"], drivers.NEW]]
+    assert seen("NVIDIA GB10;12;1;0;0;0")["gpus"] == [
+        ["NVIDIA GB10", "sm_121", 0, ["GPU-0"], drivers.NEW]
+    ]
 
 
 @pytest.mark.parametrize(
-    ("node", "advice"), [("/dev/nvidiactl", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"), ("/dev/dxg", "On WSL")]
+    ("node", "advice"),
+    [("/dev/nvidiactl", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"), ("/dev/dxg", "On WSL")],
 )
 def test_a_gpu_whose_library_is_missing_is_named(monkeypatch, tmp_path, node, advice):
     def missing():
@@ -102,13 +113,19 @@ def test_a_gpu_whose_library_is_missing_is_named(monkeypatch, tmp_path, node, ad
     monkeypatch.setattr(detect, "OF_NODE", {str(tmp_path / "none"): hint})
     assert detect.detect_gpus() == []
     monkeypatch.setattr(detect, "OF_NODE", {str(tmp_path): hint})
-    with pytest.raises(InputError, match=f"is there, but libnvidia-ml.so.1 is not found. .*{advice}"):
+    with pytest.raises(
+        InputError, match=f"is there, but libnvidia-ml.so.1 is not found. .*{advice}"
+    ):
         detect.detect_gpus()
 
 
 def test_a_gpu_without_waits_in_a_stream_is_named():
     detect.check_gate("x", "CUDA_SUCCESS")
-    with pytest.raises(InputError, match=r"NVIDIA X: the driver refuses cuStreamWaitValue32 \(CUDA_ERROR_NOT_SUPPORTED\), .*WSL"):
+    with pytest.raises(
+        InputError,
+        match=r"NVIDIA X: the driver refuses cuStreamWaitValue32 \(CUDA_ERROR_NOT_SUPPORTED\), "
+        r".*WSL",
+    ):
         detect.check_gate("NVIDIA X", "CUDA_ERROR_NOT_SUPPORTED")
 
 
@@ -118,12 +135,36 @@ def test_a_run_stops_before_any_work_unless_it_measures_the_cpu(made, project):
     smoke = ("--config", "campaign=smoke")
 
     def run(environment, *arguments):
-        command = [project.python, "-m", "snakemake", "--quiet", "host", "reason", "--cores", "1", "-n", *arguments]
-        done = subprocess.run(command, cwd=project.folder, env=environment, capture_output=True, text=True, check=False)
+        command = [
+            project.python,
+            "-m",
+            "snakemake",
+            "--quiet",
+            "host",
+            "reason",
+            "--cores",
+            "1",
+            "-n",
+            *arguments,
+        ]
+        done = subprocess.run(
+            command,
+            cwd=project.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         return done.returncode, done.stdout + done.stderr
 
-    broken, old = made.environment(H200, init=18), made.environment(H200, driver="535.183.01", cuda=12020)
-    for environment, message in ((broken, "Driver/library version mismatch"), (old, "NVIDIA driver 535.183.01")):
+    broken, old = (
+        made.environment(H200, init=18),
+        made.environment(H200, driver="535.183.01", cuda=12020),
+    )
+    for environment, message in (
+        (broken, "Driver/library version mismatch"),
+        (old, "NVIDIA driver 535.183.01"),
+    ):
         code, output = run(environment, *smoke)
         assert code == 1
         assert message in output
@@ -133,7 +174,13 @@ def test_a_run_stops_before_any_work_unless_it_measures_the_cpu(made, project):
         assert run(environment, "published")[0] == 0
     code, output = run(made.environment(GT_1030, H200), *smoke)
     assert code == 0
-    assert output.count("Warning: GPU 0, NVIDIA GeForce GT 1030: left out: compute capability 6.1; expected 7.5 or more") == 1
+    assert (
+        output.count(
+            "Warning: GPU 0, NVIDIA GeForce GT 1030: left out: compute capability 6.1; expected "
+            "7.5 or more"
+        )
+        == 1
+    )
     assert "sm_61" not in output
     assert "results/smoke/nvidia-h200/" in output
     code, output = run(made.environment(GT_1030), *smoke, "devices=[cuda]")

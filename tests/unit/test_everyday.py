@@ -1,4 +1,6 @@
-"""What docs/everyday.md says of the Makefile, and what commands of the pages leave in a checkout."""
+"""What docs/everyday.md says of the Makefile, and what commands of the pages leave in a
+checkout.
+"""
 
 import itertools
 import os
@@ -21,7 +23,13 @@ def run(folder, *command, **given):
 def test_cleaning_leaves_what_is_published_and_what_is_installed(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     kept = ["results/published/x/environment.json", ".venv/bin/python", "kernels/cpu/mine.c"]
-    gone = ["results/smoke/cpu-x/best.csv", "results/try/history", "results/.hidden", ".snakemake/log", ".pytest_cache/x"]
+    gone = [
+        "results/smoke/cpu-x/best.csv",
+        "results/try/history",
+        "results/.hidden",
+        ".snakemake/log",
+        ".pytest_cache/x",
+    ]
     for name in kept + gone:
         written(tmp_path / name, "")
     assert run(tmp_path, "make", "clean").returncode == 0
@@ -42,7 +50,9 @@ def test_in_a_checkout_that_was_moved_the_environment_is_made_again(tmp_path):
     ):
         written(here / name, "")
     shutil.copy(ROOT / "Makefile", here)
-    (here / ".venv" / "pyvenv.cfg").write_text(f"home = /usr/bin\ncommand = python3 -m venv --clear {here}/.venv\n")
+    (here / ".venv" / "pyvenv.cfg").write_text(
+        f"home = /usr/bin\ncommand = python3 -m venv --clear {here}/.venv\n"
+    )
 
     assert "venv" not in run(here, "make", "-n", "setup").stdout
     here.rename(moved)
@@ -67,7 +77,9 @@ ODD = """a é b'c (d) $e&f,g%h#i"j[k]*m;n|o<p`q=r!s~"""
 
 
 def test_the_environment_is_set_up_in_a_folder_with_an_odd_name(tmp_path):
-    """With stand-ins for Python and uv. `python -c` says where packages are installed, as the real one does."""
+    """With stand-ins for Python and uv. `python -c` says where packages are installed, as the real
+    one does.
+    """
     folder = bare(tmp_path / ODD / "gemm ladder", "", None)
     packages = folder / ".venv" / "site packages"
     python = f"""#!/bin/sh
@@ -84,7 +96,9 @@ esac
     setup = ["make", "setup", "PYTHON=bin/python", "CXX='/a path/ccache' g++"]
     assert run(folder, *setup).returncode == 0
     assert (folder / "said").read_text() == "'/a path/ccache' g++\n"
-    assert (packages / "gemm_ladder_start.py").read_text() == (folder / "envs" / "start.py").read_text()
+    assert (packages / "gemm_ladder_start.py").read_text() == (
+        folder / "envs" / "start.py"
+    ).read_text()
     assert (packages / "gemm_ladder_start.pth").read_text() == "import gemm_ladder_start\n"
     assert "venv" not in run(folder, *setup, "-n").stdout
 
@@ -109,18 +123,27 @@ def test_a_c_plus_plus_compiler_of_several_words_compiles(tmp_path):
         ("-shared", "a '.o", "b.o", "-o", "made"),
     ):
         environment = os.environ | {"COMPILER": f"{shlex.quote(str(cache))} g++"}
-        subprocess.run([ROOT / "envs" / "parallel-c++", *arguments], cwd=tmp_path, env=environment, check=True)
+        subprocess.run(
+            [ROOT / "envs" / "parallel-c++", *arguments], cwd=tmp_path, env=environment, check=True
+        )
     assert (tmp_path / "made").exists()
     assert (tmp_path / "said").read_text() == f"{cache}\n" * 3
 
 
-@pytest.mark.parametrize(("python", "version"), [("python3.10", (3, 10)), ("python3.15", (3, 15)), ("", None)])
+@pytest.mark.parametrize(
+    ("python", "version"), [("python3.10", (3, 10)), ("python3.15", (3, 15)), ("", None)]
+)
 def test_without_a_python_that_suits_it_says_how_to_get_one(tmp_path, python, version):
     folder = bare(tmp_path, python, version)
     done = run(folder, "make", "-n", "setup", f"PYTHON={python}", env=only(folder))
     assert done.returncode == 2
     assert f"PYTHON: got {python or 'none'}; expected Python 3.11 to 3.14" in done.stderr
-    for way in ("Debian 12", "Ubuntu 24.04", "apt-get install python3-venv python3-dev", "uv python install 3.13"):
+    for way in (
+        "Debian 12",
+        "Ubuntu 24.04",
+        "apt-get install python3-venv python3-dev",
+        "uv python install 3.13",
+    ):
         assert way in done.stderr
 
 
@@ -133,13 +156,25 @@ def test_a_python_that_suits_is_found_beside_one_that_does_not(tmp_path, version
 
 
 def bare(folder, python, version):
-    """A folder with the Makefile and what it sets up from; in its `bin` a Python, of which only the version is asked."""
-    for name in ("envs/requirements.lock", "envs/bootstrap.lock", "envs/start.py", "pyproject.toml", "bin/made"):
+    """A folder with the Makefile and what it sets up from; in its `bin` a Python, of which only the
+    version is asked.
+    """
+    for name in (
+        "envs/requirements.lock",
+        "envs/bootstrap.lock",
+        "envs/start.py",
+        "pyproject.toml",
+        "bin/made",
+    ):
         written(folder / name, "")
     shutil.copy(ROOT / "Makefile", folder)
     if python:
         pretend = f"import sys; sys.version_info = {version}; exec(sys.argv[1])"
-        written(folder / "bin" / python, f"""#!/bin/sh\nexec {sys.executable} -c "{pretend}" "$2"\n""", 0o755)
+        written(
+            folder / "bin" / python,
+            f"""#!/bin/sh\nexec {sys.executable} -c "{pretend}" "$2"\n""",
+            0o755,
+        )
     return folder
 
 
@@ -148,7 +183,11 @@ def only(folder):
     for name in ("make", "sh", "grep"):
         if not (folder / "bin" / name).exists():
             (folder / "bin" / name).symlink_to(shutil.which(name))
-    given = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTHON"))}
+    given = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MAKE", "MFLAGS", "PYTHON"))
+    }
     return given | {"PATH": str(folder / "bin")}
 
 
@@ -161,17 +200,25 @@ def test_the_lock_has_every_python_and_both_processors(name):
     assert len(pinned) == len(re.findall(r"^\S+==", text, re.MULTILINE))
     usual = {"sys_platform": "linux", "platform_python_implementation": "CPython"}
     markers = [(package, Marker(marker)) for package, _, marker in pinned]
-    for version, machine in itertools.product(("3.11.0", "3.12.9", "3.13.0", "3.14.3"), ("x86_64", "aarch64")):
+    for version, machine in itertools.product(
+        ("3.11.0", "3.12.9", "3.13.0", "3.14.3"), ("x86_64", "aarch64")
+    ):
         given = usual | {"python_full_version": version, "platform_machine": machine}
         chosen = [package for package, marker in markers if marker.evaluate(given)]
         assert len(chosen) == len(set(chosen))
         assert set(chosen) == {package for package, _, _ in pinned}, (version, machine)
 
 
-@pytest.mark.parametrize(("measured", "compared", "code"), [(0, 0, 0), (2, 0, 2), (4, 0, 4), (0, 3, 3), (0, 1, 1)])
-def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(tmp_path, measured, compared, code):
+@pytest.mark.parametrize(
+    ("measured", "compared", "code"), [(0, 0, 0), (2, 0, 2), (4, 0, 4), (0, 3, 3), (0, 1, 1)]
+)
+def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(
+    tmp_path, measured, compared, code
+):
     """The script of docs/nightly.md, with stand-ins for all that it calls."""
-    (script,) = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "nightly.md").read_text(), re.DOTALL | re.MULTILINE)
+    (script,) = re.findall(
+        r"^```sh\n(.*?)^```", (ROOT / "docs" / "nightly.md").read_text(), re.DOTALL | re.MULTILINE
+    )
     for name, ends in (
         ("git", 0),
         ("make", 0),

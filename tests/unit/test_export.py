@@ -1,4 +1,6 @@
-"""What `ladder export` writes launches what the pipeline would launch, from C++ and from Python; the driver is a recording one."""
+"""What `ladder export` writes launches what the pipeline would launch, from C++ and from Python;
+the driver is a recording one.
+"""
 
 import hashlib
 import json
@@ -99,12 +101,25 @@ class Export:
         source.write_text(text.replace("@CLASS@", f"Gemm_{self.kernel.name}"))
         warnings = ["-std=c++11", "-Wall", "-Wextra", "-Werror"]
         libraries = [f"-L{self.driver}", "-lcuda", "-lstdc++", "-lm"]
-        command = [*toolchain.cc(), "-x", "c++", *warnings, "-isystem", CUDA_H, source, "-o", program, *libraries]
+        command = [
+            *toolchain.cc(),
+            "-x",
+            "c++",
+            *warnings,
+            "-isystem",
+            CUDA_H,
+            source,
+            "-o",
+            program,
+            *libraries,
+        ]
         subprocess.run(command, check=True)
         return program
 
     def run(self, *command):
-        return subprocess.run(list(map(str, command)), env=self.environment, stdout=subprocess.PIPE, text=True)
+        return subprocess.run(
+            list(map(str, command)), env=self.environment, stdout=subprocess.PIPE, text=True
+        )
 
     def in_cpp(self, p, stream=7):
         at, program = recording.addresses(p), self.folder / "main"
@@ -143,7 +158,9 @@ def packed(problem, size, **more):
     arrays = []
     for array in interfaces(problem, f"<f{size}"):
         strides = array["strides"] and [stride // size for stride in array["strides"]]
-        arrays.append({"data": array["data"][0], "shape": array["shape"], "strides": strides} | more)
+        arrays.append(
+            {"data": array["data"][0], "shape": array["shape"], "strides": strides} | more
+        )
     return arrays
 
 
@@ -179,7 +196,9 @@ def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
 def test_the_code_of_the_page_launches(driver, tmp_path, monkeypatch):
     """What needs PyTorch is only compiled."""
     page = (ROOT / "docs" / "export.md").read_text()
-    blocks = {name: re.findall(rf"```{name}\n(.*?)```", page, re.DOTALL) for name in ("cpp", "python")}
+    blocks = {
+        name: re.findall(rf"```{name}\n(.*?)```", page, re.DOTALL) for name in ("cpp", "python")
+    }
     include, _, body = blocks["cpp"][0].partition("\n")
     launching, of_torch = blocks["python"]
     p = Problem(256, 300, 1000)
@@ -187,8 +206,13 @@ def test_the_code_of_the_page_launches(driver, tmp_path, monkeypatch):
     folder = tmp_path / "results" / "export" / "11_split_k"
     folder.mkdir(parents=True)
     made = Export(folder, driver, KERNELS["cuda/11_split_k"])
-    numbers = f"int M = {p.m}, N = {p.n}, K = {p.k}, lda = {p.lda}, ldb = {p.ldb}, ldc = {p.ldc}; float alpha = 1, beta = 0;"
-    operands = f"CUdeviceptr A = {at['a']}, B = {at['b']}, C = {at['c']}; CUstream stream = nullptr;"
+    numbers = (
+        f"int M = {p.m}, N = {p.n}, K = {p.k}, lda = {p.lda}, ldb = {p.ldb}, ldc = {p.ldc}; "
+        "float alpha = 1, beta = 0;"
+    )
+    operands = (
+        f"CUdeviceptr A = {at['a']}, B = {at['b']}, C = {at['c']}; CUstream stream = nullptr;"
+    )
     program = made.build(f"{include}\nint main() {{ {numbers} {operands} {body} }}\n")
     monkeypatch.chdir(tmp_path)
     assert made.run(program).stdout.splitlines() == made.expected(p, 0)
@@ -230,7 +254,9 @@ print(json.dumps([dict(device.names), device_names({"attributes": device.describ
 
 
 @pytest.mark.parametrize("without", [{}, {"NO_CLUSTERS": "1"}])
-def test_expressions_know_the_same_of_the_device_in_the_pipeline_and_in_what_is_exported(without, driver, tmp_path):
+def test_expressions_know_the_same_of_the_device_in_the_pipeline_and_in_what_is_exported(
+    without, driver, tmp_path
+):
     kernel = parse(written(tmp_path / "kernels" / "cuda" / "clustered.cu", CLUSTERED))
     problem = Problem(1000, 4, 4)
     made = Export(tmp_path, driver, kernel, **without)
@@ -260,7 +286,9 @@ grid: [halves, "M if M < 65536 else 0"]
 
 @pytest.fixture
 def needy(tmp_path, driver):
-    return Export(tmp_path, driver, parse(written(tmp_path / "kernels" / "cuda" / "needy.cu", NEEDY)))
+    return Export(
+        tmp_path, driver, parse(written(tmp_path / "kernels" / "cuda" / "needy.cu", NEEDY))
+    )
 
 
 RIGHT = Problem(4, 4, 8)
@@ -280,12 +308,16 @@ def test_what_breaks_a_need_is_refused_before_anything_is_queued(needy):
         assert done.stdout.startswith("allocate 4 on 7\n")
 
 
-def test_rows_that_no_tensor_map_describes_are_refused_before_anything_is_launched(driver, tmp_path):
+def test_rows_that_no_tensor_map_describes_are_refused_before_anything_is_launched(
+    driver, tmp_path
+):
     made = Export(tmp_path, driver, KERNELS["cuda/32_half_wide_tile"], "float16")
     for done in made.in_both(Problem(64, 64, 63, "float16"), "<f2"):
         assert done.returncode == 1
         assert "gemm:" not in done.stdout
-        assert re.search("expected rows of A( and B)? that begin at multiples of 16 bytes", done.stdout)
+        assert re.search(
+            "expected rows of A( and B)? that begin at multiples of 16 bytes", done.stdout
+        )
 
 
 def test_errors_of_the_driver_name_the_kernel_and_free_the_workspace(needy):
@@ -306,7 +338,11 @@ def test_errors_of_the_driver_name_the_kernel_and_free_the_workspace(needy):
         (0, None, "a: got NoneType; expected an array on a GPU"),
         (1, {"typestr": "<f8"}, "b: got <f8 of shape (8, 4); expected <f4"),
         (1, {"strides": (4, 32)}, "b: got strides of 4 and 32 bytes; expected rows"),
-        (2, {"shape": (4, 5)}, "got a of 4 x 8, b of 8 x 4, c of 4 x 5; expected M x K, K x N, M x N"),
+        (
+            2,
+            {"shape": (4, 5)},
+            "got a of 4 x 8, b of 8 x 4, c of 4 x 5; expected M x K, K x N, M x N",
+        ),
         (2, {"data": (16, True)}, "c: got a read-only array"),
     ],
 )
@@ -369,7 +405,11 @@ def test_expressions_in_cpp_are_those_of_headers(tmp_path):
     ]
     body = "".join(f'std::printf("%.17g\\n", double({cpp(text)}));' for text in texts)
     header = (ROOT / "workflow" / "ladder" / "cli" / "exported.h").read_text()
-    functions = [line for line in header.splitlines() if line.startswith("  static double") and line.endswith("}")]
+    functions = [
+        line
+        for line in header.splitlines()
+        if line.startswith("  static double") and line.endswith("}")
+    ]
     source = [
         "#include <algorithm>",
         "#include <cmath>",
@@ -377,23 +417,54 @@ def test_expressions_in_cpp_are_those_of_headers(tmp_path):
         *(each for each in functions if "aligned" not in each),
     ]
     source += [f"int main() {{ const double M = 7, N = 12, K = -5; {body} }}"]
-    command = [*toolchain.cc(), "-x", "c++", "-std=c++11", "-", "-o", str(tmp_path / "it"), "-lstdc++", "-lm"]
+    command = [
+        *toolchain.cc(),
+        "-x",
+        "c++",
+        "-std=c++11",
+        "-",
+        "-o",
+        str(tmp_path / "it"),
+        "-lstdc++",
+        "-lm",
+    ]
     subprocess.run(command, input="\n".join(source), text=True, check=True)
-    printed = subprocess.run([tmp_path / "it"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    assert dict(zip(texts, map(float, printed.split()), strict=True)) == {text: evaluate(text, names) for text in texts}
+    printed = subprocess.run(
+        [tmp_path / "it"], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    assert dict(zip(texts, map(float, printed.split()), strict=True)) == {
+        text: evaluate(text, names) for text in texts
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "assignments", "element_type", "message"),
     [
         ("11_split", [], "float32", "11_split: no such CUDA kernel; did you mean `11_split_k`?"),
-        ("11_split_k", [], "float64", "--type float64: expected one of the element_types of cuda/11_split_k, float32"),
-        ("11_split_k", ["BX=3"], "float32", "BX=3: expected a parameter of cuda/11_split_k, BM, BN, BK, TM, TN, SLICES"),
+        (
+            "11_split_k",
+            [],
+            "float64",
+            "--type float64: expected one of the element_types of cuda/11_split_k, float32",
+        ),
+        (
+            "11_split_k",
+            ["BX=3"],
+            "float32",
+            "BX=3: expected a parameter of cuda/11_split_k, BM, BN, BK, TM, TN, SLICES",
+        ),
         ("11_split_k", ["BM=x"], "float32", "BM=x: expected a configuration such as BM=64 BN=128"),
-        ("11_split_k", ["BM=3"], "float32", "SLICES=8: requires BM % (4 * TM) == 0; expected a configuration that compiles"),
+        (
+            "11_split_k",
+            ["BM=3"],
+            "float32",
+            "SLICES=8: requires BM % (4 * TM) == 0; expected a configuration that compiles",
+        ),
     ],
 )
-def test_what_cannot_be_exported_is_an_error_that_says_what_was_expected(name, assignments, element_type, message):
+def test_what_cannot_be_exported_is_an_error_that_says_what_was_expected(
+    name, assignments, element_type, message
+):
     with pytest.raises(InputError) as error:
         export.export(name, assignments, element_type)
     assert message in str(error.value)
@@ -404,9 +475,12 @@ def test_the_best_configuration_is_that_of_the_headline_dataset():
     kernel = KERNELS["cuda/11_split_k"]
     best = fastest_result(kernel, "sm_90", "float32", "", "nvidia-h200")
     assert best and best["dataset"].startswith("results/") and best["problem"] == "M = N = K = 4096"
-    given = fastest_result(kernel, "sm_90", "float32", "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8", "nvidia-h200")
+    given = fastest_result(
+        kernel, "sm_90", "float32", "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8", "nvidia-h200"
+    )
     assert given and given["configuration"] == "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8"
     assert fastest_result(kernel, "sm_80", "float32", "", "") is None
     for slug in ("nvidia-h200", "nvidia-h100-80gb-hbm3"):
         best = fastest_result(KERNELS["cuda/34_half_late_stores"], "sm_90", "bfloat16", "", slug)
-        assert best and f"/{slug}/" in best["dataset"]  # of two models with this architecture, the one that is there
+        # of two models with this architecture, the one that is there
+        assert best and f"/{slug}/" in best["dataset"]

@@ -1,4 +1,6 @@
-"""A kernel that misbehaves is a row and harms no other: on the CPU in a campaign, on a simulated GPU in a measure job."""
+"""A kernel that misbehaves is a row and harms no other: on the CPU in a campaign, on a simulated
+GPU in a measure job.
+"""
 
 import itertools
 import json
@@ -18,7 +20,13 @@ from planted import ROOT
 
 def test_every_fault_is_on_the_page_and_planted_by_a_test():
     page = (ROOT / "docs" / "faults.md").read_text()
-    for fault in [*faults.CPU.values(), faults.SYNTAX, *faults.FAKE.values(), *faults.GPU.values(), *faults.MACHINE.values()]:
+    for fault in [
+        *faults.CPU.values(),
+        faults.SYNTAX,
+        *faults.FAKE.values(),
+        *faults.GPU.values(),
+        *faults.MACHINE.values(),
+    ]:
         row = rf"^\| {re.escape(fault.what)} \| `?{re.escape(fault.status.strip('`'))}`? \|"
         assert re.search(row, page, re.MULTILINE), fault
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
@@ -35,14 +43,18 @@ def test_on_the_cpu(project):
     reasons = [reason for row in rows for reason in row["reasons"]]
     assert all(reason.replace("\n", "").isprintable() and len(reason) < 2100 for reason in reasons)
     (log,) = project.folder.glob("results/faults/logs/measure-*90_faults*.log")
-    pids = re.findall(r"a kernel left processes behind \((\d+)\); they were killed", log.read_text())
+    pids = re.findall(
+        r"a kernel left processes behind \((\d+)\); they were killed", log.read_text()
+    )
     assert pids
     assert not [pid for pid in map(int, pids) if psutil.pid_exists(pid)]
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, gpus):
-    """A measure job of ten configurations on a simulated GPU, given what each launch does; returns the rows that it wrote."""
+    """A measure job of ten configurations on a simulated GPU, given what each launch does; returns
+    the rows that it wrote.
+    """
     jobs = Jobs(tmp_path, monkeypatch, {"fake": 10})
 
     def run(body: str, others: tuple[int | None, ...] = (0,)) -> list[dict[str, object]]:
@@ -54,8 +66,13 @@ def run(tmp_path, monkeypatch, gpus):
 
 
 def strikes(names, when):
-    """What the fake GPU does at a launch: configuration U = n has the n-th of some faults, in the gauntlet or while it is timed."""
-    lines = [f"if U == {n} and timed == {when == 'timed'}: {faults.FAKE[name].body}" for n, name in enumerate(names, 1)]
+    """What the fake GPU does at a launch: configuration U = n has the n-th of some faults, in the
+    gauntlet or while it is timed.
+    """
+    lines = [
+        f"if U == {n} and timed == {when == 'timed'}: {faults.FAKE[name].body}"
+        for n, name in enumerate(names, 1)
+    ]
     return "\n".join(["right()", *lines])
 
 
@@ -75,22 +92,53 @@ def test_on_a_gpu_the_culprits_of_a_group_are_found(run, names, when):
 
 
 def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(run):
-    wrong = {2: "outside()", 3: "c[0, 0] = float('nan')", 4: "c[-1, -1] += 1", 5: "a[0, 0] += 1", 6: "b[-1, -1] += 1"}
+    wrong = {
+        2: "outside()",
+        3: "c[0, 0] = float('nan')",
+        4: "c[-1, -1] += 1",
+        5: "a[0, 0] += 1",
+        6: "b[-1, -1] += 1",
+    }
     while_timed = ["outside C", *["a row of C is off by"] * 2, *["of A and B were overwritten"] * 2]
     expected = ["outside C", "NaN", "on whole numbers"], while_timed
     for timed, reasons in enumerate(expected):
-        rows = run("\n".join(["right()", *(f"if U == {u} and timed == {bool(timed)}: {what}" for u, what in wrong.items())]))
+        rows = run(
+            "\n".join(
+                [
+                    "right()",
+                    *(
+                        f"if U == {u} and timed == {bool(timed)}: {what}"
+                        for u, what in wrong.items()
+                    ),
+                ]
+            )
+        )
         bad = rows[1 : 1 + len(reasons)]
-        assert all(reason in row["reason"] for row, reason in zip(bad, reasons, strict=True)), [row["reason"] for row in bad]
-        assert all(row["reason"].startswith("while timed: sample " if timed else "on M=1 N=1 K=1 exact: ") for row in bad)
-        assert [row["status"] for row in rows] == ["correct", *["incorrect"] * len(reasons), *["correct"] * (9 - len(reasons))]
+        assert all(reason in row["reason"] for row, reason in zip(bad, reasons, strict=True)), [
+            row["reason"] for row in bad
+        ]
+        assert all(
+            row["reason"].startswith("while timed: sample " if timed else "on M=1 N=1 K=1 exact: ")
+            for row in bad
+        )
+        assert [row["status"] for row in rows] == [
+            "correct",
+            *["incorrect"] * len(reasons),
+            *["correct"] * (9 - len(reasons)),
+        ]
 
 
 def no_kernels_fault(run, tmp_path, timed, strikes, message, mended=lambda: None):
-    """What strikes at launches of U = 4 ends the job; once it is gone, the next run finds that kernel right."""
+    """What strikes at launches of U = 4 ends the job; once it is gone, the next run finds that
+    kernel right.
+    """
     gone = tmp_path / "gone"
-    body = f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): {strikes}"
-    with pytest.raises(InputError, match=f"{message}; no fault of a kernel's, and recorded of none"):
+    body = (
+        f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): {strikes}"
+    )
+    with pytest.raises(
+        InputError, match=f"{message}; no fault of a kernel's, and recorded of none"
+    ):
         run(body)
     gone.touch()
     mended()
@@ -101,7 +149,9 @@ def no_kernels_fault(run, tmp_path, timed, strikes, message, mended=lambda: None
 @pytest.mark.parametrize("error", ["OSError", "MemoryError"])
 def test_memory_that_another_process_holds_is_no_kernels_fault(run, tmp_path, timed, error):
     """What `Cuda` and NumPy raise then."""
-    no_kernels_fault(run, tmp_path, timed, f"raise {error}('there is no 1 GiB left')", "there is no 1 GiB left")
+    no_kernels_fault(
+        run, tmp_path, timed, f"raise {error}('there is no 1 GiB left')", "there is no 1 GiB left"
+    )
 
 
 @pytest.mark.parametrize("timed", [False, True])
@@ -111,21 +161,40 @@ def test_a_device_that_was_lost_is_no_kernels_fault(run, gpus, tmp_path, timed):
     def mended():
         gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"lost": False}))
 
-    no_kernels_fault(run, tmp_path, timed, "lose()", "GPU-1: the device cannot be opened: .*the GPU is lost", mended)
+    no_kernels_fault(
+        run,
+        tmp_path,
+        timed,
+        "lose()",
+        "GPU-1: the device cannot be opened: .*the GPU is lost",
+        mended,
+    )
 
 
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize(("needed", "starved"), [(1 << 60, True), (0, False)])
-def test_a_machine_without_memory_is_no_kernels_fault(run, tmp_path, monkeypatch, timed, needed, starved):
+def test_a_machine_without_memory_is_no_kernels_fault(
+    run, tmp_path, monkeypatch, timed, needed, starved
+):
     """Unless the worker used more of it than a problem needs: then a kernel may have taken it."""
     kills = itertools.count()
     monkeypatch.setattr(session, "WORKER_BYTES", needed)
     monkeypatch.setattr(supervisor, "oom_kills", lambda: next(kills))
     if starved:
-        no_kernels_fault(run, tmp_path, timed, "die(9)", "GPU-1: the system ran out of memory and killed the worker")
+        no_kernels_fault(
+            run,
+            tmp_path,
+            timed,
+            "die(9)",
+            "GPU-1: the system ran out of memory and killed the worker",
+        )
     else:
         rows = run(f"right()\nif U == 4 and timed == {timed}: die(9)")
-        assert [row["status"] for row in rows] == [*["correct"] * 3, "launch_error", *["correct"] * 6]
+        assert [row["status"] for row in rows] == [
+            *["correct"] * 3,
+            "launch_error",
+            *["correct"] * 6,
+        ]
 
 
 def test_rounds_in_which_the_process_was_stopped_do_not_count(run):
@@ -139,17 +208,23 @@ def test_rounds_in_which_the_process_was_stopped_do_not_count(run):
     assert min(rows[4]["samples_us"]) > 1000
 
 
-@pytest.mark.parametrize(("others", "marks"), [((0,), {0}), ((None,), {None}), ((0, 0, 3, 0), {0, 3}), ((2, 0), {0, 2})])
+@pytest.mark.parametrize(
+    ("others", "marks"), [((0,), {0}), ((None,), {None}), ((0, 0, 3, 0), {0, 3}), ((2, 0), {0, 2})]
+)
 def test_another_process_on_the_gpu_is_noticed_and_marked(run, others, marks, capfd):
     rows = run("right()", others)
     assert {row["other_processes"] for row in rows} >= marks
     assert {row["status"] for row in rows} == {"correct"}
     output = capfd.readouterr().err
-    assert output.count("d: another process computes on GPU-1; what is timed meanwhile is marked") == bool(marks - {0, None})
+    assert output.count(
+        "d: another process computes on GPU-1; what is timed meanwhile is marked"
+    ) == bool(marks - {0, None})
 
 
 def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(run, tmp_path, monkeypatch):
-    """The journal may not grow beyond a limit, which stands for the disk: it meets it after some measurements."""
+    """The journal may not grow beyond a limit, which stands for the disk: it meets it after some
+    measurements.
+    """
     append, before = Journal.append, resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def within_a_limit(journal, record):

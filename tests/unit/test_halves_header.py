@@ -1,4 +1,6 @@
-"""The kernel's own splitting and scaling, compiled for the host, beside the simulation: to the bit."""
+"""The kernel's own splitting and scaling, compiled for the host, beside the simulation: to the
+bit.
+"""
 
 import ctypes
 import subprocess
@@ -43,12 +45,27 @@ extern "C" float factor_of(float row, float column) { return factor(row, column,
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     text = (ROOT / "kernels" / "include" / "split_float.cuh").read_text()
-    scaling = text[text.index("constexpr float GAIN") : text.index("  // The record of 8 rows")] + "};"
-    scaling = scaling.replace("constexpr uint32_t INFINITE", "constexpr int CHUNK = 64;\nconstexpr uint32_t INFINITE")
+    scaling = (
+        text[text.index("constexpr float GAIN") : text.index("  // The record of 8 rows")] + "};"
+    )
+    scaling = scaling.replace(
+        "constexpr uint32_t INFINITE", "constexpr int CHUNK = 64;\nconstexpr uint32_t INFINITE"
+    )
     folder = tmp_path_factory.mktemp("halves")
     (folder / "split.cpp").write_text(SHIM.replace("SCALING", scaling))
     include = Path(nvcc()).resolve().parents[1] / "include"
-    command = ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", f"-I{include}", "split.cpp", "-o", "split.so"]
+    command = [
+        "g++",
+        "-std=c++17",
+        "-O1",
+        "-ffp-contract=off",
+        "-shared",
+        "-fPIC",
+        f"-I{include}",
+        "split.cpp",
+        "-o",
+        "split.so",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return ctypes.CDLL(str(folder / "split.so"))
@@ -57,13 +74,21 @@ def compiled(tmp_path_factory):
 @pytest.mark.slow
 def test_halves_and_counts_are_the_kernel_s(compiled):
     random = np.random.default_rng(6)
-    x = random.standard_normal((4000, 8)) * np.ldexp(1.0, random.integers(-30, 31, (4000, 8))) * (random.random((4000, 8)) < 0.9)
+    x = (
+        random.standard_normal((4000, 8))
+        * np.ldexp(1.0, random.integers(-30, 31, (4000, 8)))
+        * (random.random((4000, 8)) < 0.9)
+    )
     x *= np.ldexp(1.0, random.integers(-110, 80, (4000, 1)))
     x[:500] = np.round(x[:500])
-    x[500:900] = np.ldexp(1.0, random.integers(-26, 16, (400, 8))) * random.integers(-40, 41, (400, 8))
+    x[500:900] = np.ldexp(1.0, random.integers(-26, 16, (400, 8))) * random.integers(
+        -40, 41, (400, 8)
+    )
     x = x.astype(np.float32)
     largest = np.abs(x).max(axis=1)
-    largest[:2000] = np.maximum(largest[:2000], (largest[:2000] * 2.0 ** random.integers(0, 20, 2000)).astype(np.float32))
+    largest[:2000] = np.maximum(
+        largest[:2000], (largest[:2000] * 2.0 ** random.integers(0, 20, 2000)).astype(np.float32)
+    )
     bits = largest.view(np.uint32)
     high, low = np.zeros((4000, 8), np.float16), np.zeros((4000, 8), np.float16)
     counts, down = np.zeros(4000, np.uint32), np.zeros(4000, np.float32)
@@ -76,14 +101,25 @@ def test_halves_and_counts_are_the_kernel_s(compiled):
         vector = np.zeros((halves.GROUP, halves.CHUNK), np.float32)
         vector[0, :8], vector[0, 8] = x[i], largest[i]  # which so is the largest of its row
         mine = halves.split(vector, 0, 1, False, 0)
-        assert (mine.high[0, :8] == high[i]).all() and (mine.low[0, :8] == low[i]).all() and mine.scale[0] == down[i], i
+        assert (
+            (mine.high[0, :8] == high[i]).all()
+            and (mine.low[0, :8] == low[i]).all()
+            and mine.scale[0] == down[i]
+        ), i
         if largest[i] == 0:
             continue
         ones = [counts[i] >> place & 127 for place in (0, 7, 14, 21)]
-        extra = halves.split(np.where(np.arange(halves.CHUNK) == 8, vector, 0)[:1].repeat(8, axis=0), 0, 1, False, 0)
+        extra = halves.split(
+            np.where(np.arange(halves.CHUNK) == 8, vector, 0)[:1].repeat(8, axis=0), 0, 1, False, 0
+        )
         large, medium, kept, near = mine.fit[0, 0], mine.fit[0, 1], mine.fit[0, 2], mine.span[0, 3]
         alone = extra.fit[0, 0], extra.fit[0, 1], 64 - extra.fit[0, 2], extra.span[0, 3]
-        assert [large - alone[0], medium - alone[1], 64 - kept - alone[2], near - alone[3]] == ones, i
+        assert [
+            large - alone[0],
+            medium - alone[1],
+            64 - kept - alone[2],
+            near - alone[3],
+        ] == ones, i
         assert (counts[i] >> 28) == (low[i].view(np.uint16) != 0).any(), i
 
 
@@ -93,4 +129,6 @@ def test_a_factor_has_the_gain_if_both_scales_have_it(compiled):
     for row in (1.0, halves.GAIN):
         for column in (1.0, halves.GAIN):
             for power in (0, 60, -60):
-                assert compiled.factor_of(row * 2.0**power, column * 2.0**-20) == min(row, column) * 2.0 ** (power - 20)
+                assert compiled.factor_of(row * 2.0**power, column * 2.0**-20) == min(
+                    row, column
+                ) * 2.0 ** (power - 20)

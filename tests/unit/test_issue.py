@@ -1,4 +1,6 @@
-"""The model of issue slots and register banks: patterns whose rates follow from its rules, and loops that nvcc makes here."""
+"""The model of issue slots and register banks: patterns whose rates follow from its rules, and
+loops that nvcc makes here.
+"""
 
 import struct
 
@@ -14,7 +16,10 @@ A, B, C = 1, 2, 4
 
 
 def ffma(a, b, c, reuse=0, yields=False):
-    return Instruction(issue_model.FFMA | 7 << 12 | c << 16 | a << 24 | b << 32, c | (not yields) << 45 | reuse << 58)
+    return Instruction(
+        issue_model.FFMA | 7 << 12 | c << 16 | a << 24 | b << 32,
+        c | (not yields) << 45 | reuse << 58,
+    )
 
 
 def lds(code, register=8, predicate=7):
@@ -31,8 +36,15 @@ def rate(body):
 
 
 def runs(length):
-    """Sums of one bank, `length` at a time, then of the other; `a` is kept, `b` lies in the sum's own bank."""
-    sums = [each for at in range(0, 16, length) for bank in (EVEN, ODD) for each in bank[at : at + length]]
+    """Sums of one bank, `length` at a time, then of the other; `a` is kept, `b` lies in the sum's
+    own bank.
+    """
+    sums = [
+        each
+        for at in range(0, 16, length)
+        for bank in (EVEN, ODD)
+        for each in bank[at : at + length]
+    ]
     return [ffma(2, c % 2 + 4 + 2 * (i % 4), c, A) for i, c in enumerate(sums)]
 
 
@@ -46,9 +58,18 @@ PATTERNS = {
     "in runs of four": (runs(4), 4 / 7),
     "in runs of eight": (runs(8), 8 / 15),
     "three reads of one bank": ([ffma(2, 4, c) for c in EVEN], 1 / 3),
-    "three reads, the fuller bank in turns": ([ffma(2 * (i % 4), 3, c) for i, c in enumerate(range(32, 64))], 2 / 3),
-    "the cache is lost where others go first": ([ffma(2, 3, c, A | B, yields=True) for c in EVEN], 1 / 2),
-    "kept in another slot": ([ffma(2, 3, c, B) if i % 2 else ffma(3, 2, c, B) for i, c in enumerate(EVEN)], 1 / 2),
+    "three reads, the fuller bank in turns": (
+        [ffma(2 * (i % 4), 3, c) for i, c in enumerate(range(32, 64))],
+        2 / 3,
+    ),
+    "the cache is lost where others go first": (
+        [ffma(2, 3, c, A | B, yields=True) for c in EVEN],
+        1 / 2,
+    ),
+    "kept in another slot": (
+        [ffma(2, 3, c, B) if i % 2 else ffma(3, 2, c, B) for i, c in enumerate(EVEN)],
+        1 / 2,
+    ),
     "another instruction keeps the cache": (
         [each for c in EVEN for each in (ffma(2, 3, c, A | B), Instruction(0x918, 0))],
         1 / 2,
@@ -59,7 +80,8 @@ PATTERNS = {
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_patterns_take_the_clocks_of_their_reads(pattern):
     body, expected = PATTERNS[pattern]
-    assert rate(body) == pytest.approx(expected, rel=0.04)  # where the pattern begins anew a clock comes or goes
+    # where the pattern begins anew a clock comes or goes
+    assert rate(body) == pytest.approx(expected, rel=0.04)
 
 
 def test_loads_cost_a_slot_and_their_write_back():
@@ -73,11 +95,16 @@ def test_loads_cost_a_slot_and_their_write_back():
 
 def branch(back):
     words = -4 * back + (1 << 56)
-    return Instruction(issue_model.BRA | (words & 255) << 16 | (words >> 8 & 0x3FFFFFFF) << 34, words >> 38)
+    return Instruction(
+        issue_model.BRA | (words & 255) << 16 | (words >> 8 & 0x3FFFFFFF) << 34, words >> 38
+    )
 
 
 def test_the_densest_loop_is_found():
-    dense, thin = [ffma(2, 3, c, A | B) for c in EVEN] * 2, [ffma(2, 3, 5), Instruction(0x918, 0)] * 40
+    dense, thin = (
+        [ffma(2, 3, c, A | B) for c in EVEN] * 2,
+        [ffma(2, 3, 5), Instruction(0x918, 0)] * 40,
+    )
     code = [*thin, branch(81), *dense, branch(33), Instruction(0x947, 0)]
     assert issue_model.loop(code) == [*dense, branch(33)]
     assert issue_model.loop(code[:81]) == [*thin, branch(81)]
@@ -90,17 +117,28 @@ def test_the_densest_loop_is_found():
 def compiled(name, element_type="float32", **parameters):
     kernel = discover(ROOT)[f"cuda/{name}"]
     configuration = Configuration(element_type, tuple((kernel.parameters | parameters).items()))
-    return compilers._nvcc(kernel.source(configuration), kernel.architecture or "sm_90", ROOT / "kernels" / "include")[0]
+    return compilers._nvcc(
+        kernel.source(configuration), kernel.architecture or "sm_90", ROOT / "kernels" / "include"
+    )[0]
 
 
-def test_the_loop_on_tensor_cores_is_the_one_with_the_largest_share_of_matrix_instructions(monkeypatch):
+def test_the_loop_on_tensor_cores_is_the_one_with_the_largest_share_of_matrix_instructions(
+    monkeypatch,
+):
     """A function without any has none, and a loop around the main loop is not it."""
     product, box, wait, other = (Instruction(name, 0) for name in (0x9F0, 0x5B4, 0x5A7, 0x918))
     loop = [wait, product, product, other, branch(5)]
     functions = [[other, branch(2)], [other, *loop, box, other, branch(8)]]
     monkeypatch.setattr(issue_model, "code", lambda cubin: cubin)
-    texts = [b"".join(struct.pack("<QQ", step.low, step.high) for step in steps) for steps in functions]
-    assert issue_model.mix_on_tensor_cores(texts) == {"HGMMA": 2, "UTMALDG": 0, "SYNCS": 1, "other": 2}
+    texts = [
+        b"".join(struct.pack("<QQ", step.low, step.high) for step in steps) for steps in functions
+    ]
+    assert issue_model.mix_on_tensor_cores(texts) == {
+        "HGMMA": 2,
+        "UTMALDG": 0,
+        "SYNCS": 1,
+        "other": 2,
+    }
     assert issue_model.mix_on_tensor_cores(texts[:1]) == {}
 
 

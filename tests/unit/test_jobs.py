@@ -11,7 +11,6 @@ import synthetic
 from ladder.core.errors import InputError
 from ladder.storage import dataset_layout
 
-
 INTERRUPTED = """
 import os, signal, sys, threading
 from ladder.pipeline import job_log
@@ -34,11 +33,14 @@ def test_a_job_that_is_interrupted_again_while_it_ends_has_said_so_in_one_line(t
     assert (tmp_path / "log").read_text() == message
 
 
-@pytest.mark.parametrize(("error", "message"), [
-    ("KeyboardInterrupt", r"Interrupted\n"),
-    ("ladder.core.errors.InputError('a: got 1; expected 2')", r"Error: a: got 1; expected 2\n"),
-    ("ValueError(3)", r"Traceback[^$]*\nValueError: 3\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ("KeyboardInterrupt", r"Interrupted\n"),
+        ("ladder.core.errors.InputError('a: got 1; expected 2')", r"Error: a: got 1; expected 2\n"),
+        ("ValueError(3)", r"Traceback[^$]*\nValueError: 3\n"),
+    ],
+)
 def test_what_the_user_can_mend_is_one_line_outside_of_jobs_too(error, message):
     command = [sys.executable, "-c", f"import ladder.core.errors; raise {error}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -50,8 +52,18 @@ def test_what_describes_a_device_is_read_or_refused(tmp_path):
     path = tmp_path / "environment.json"
     path.write_text(json.dumps(synthetic.ENVIRONMENT))
     assert dataset_layout.read_environment(path) == synthetic.ENVIRONMENT
-    for text in ("", "{", "3", "null", "[]", "[" * 9999, json.dumps({**synthetic.ENVIRONMENT, "peaks": 0}).replace("peaks", "p")):
+    for text in (
+        "",
+        "{",
+        "3",
+        "null",
+        "[]",
+        "[" * 9999,
+        json.dumps({**synthetic.ENVIRONMENT, "peaks": 0}).replace("peaks", "p"),
+    ):
         path.write_text(text)
-        message = r"environment\.json: has no .*; expected what describes a device\. Where it is comm"
+        message = (
+            r"environment\.json: has no .*; expected what describes a device\. Where it is comm"
+        )
         with pytest.raises(InputError, match=message):
             dataset_layout.read_environment(path)

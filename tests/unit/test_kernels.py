@@ -77,7 +77,9 @@ def test_a_header_is_read(parsed):
     }
     half = Configuration("float16", CONFIGURATION.parameters)
     assert half.slug == "float16-BM32-BN16"
-    assert kernel.launches(half, GIVEN) == [LaunchShape("gemm", (3, 4, 1), (16, 32, 1), 32 * 16 * 2)]
+    assert kernel.launches(half, GIVEN) == [
+        LaunchShape("gemm", (3, 4, 1), (16, 32, 1), 32 * 16 * 2)
+    ]
     assert kernel.workspace_of(half, GIVEN) is None
     assert kernel.unmet_need(half, GIVEN) == "needs N % 4 == 0"
     assert kernel.unmet_need(half, GIVEN | {"N": 32}) == ""
@@ -92,7 +94,9 @@ def test_a_configuration_that_is_older_than_a_parameter_is_as_the_header_says(pa
 
 def test_a_configuration_says_how_it_is_compiled(parsed):
     builds = [(), (("compiler", "nvrtc"), ("maxrregcount", "64"))]
-    plain, other, *_ = [configuration for configuration, _ in parsed().expand({}, ["float32"], builds)]
+    plain, other, *_ = [
+        configuration for configuration, _ in parsed().expand({}, ["float32"], builds)
+    ]
     assert plain.label == "BM=16 BN=16"
     assert (plain.compiler, plain.options) == ("nvcc", [])
     assert other.label == "BM=16 BN=16 compiler=nvrtc maxrregcount=64"
@@ -109,18 +113,29 @@ TENS = dict.fromkeys(("KC", "MC", "NC", "MR", "NR", "KU"), range(1, 11))
 
 
 def swept(folder, requires):
-    header = f"parameters: {dict.fromkeys(TENS, 1)}\nrequires: {requires}\nelement_types: [float32, float64]\n"
-    return kernel_file.parse(write(folder, f"/*---\ntitle: t\nidea: i\n{header}---*/\n", "cpu/20_test.c"))
+    header = (
+        f"parameters: {dict.fromkeys(TENS, 1)}\nrequires: {requires}\nelement_types: "
+        "[float32, float64]\n"
+    )
+    return kernel_file.parse(
+        write(folder, f"/*---\ntitle: t\nidea: i\n{header}---*/\n", "cpu/20_test.c")
+    )
 
 
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
 def test_what_requires_forbids_does_not_count(tmp_path, element_type):
-    kernel = swept(tmp_path, ["MC // (KC - 5) == 1 and NC == 2", "MR == NR and NR * element_size <= 16", "KU == MR"])
+    kernel = swept(
+        tmp_path,
+        ["MC // (KC - 5) == 1 and NC == 2", "MR == NR and NR * element_size <= 16", "KU == MR"],
+    )
     expanded = list(kernel.expand(TENS, [element_type]))
     sizes = range(1, 5 if element_type == "float32" else 3)
-    blocks = [(k, m) for k in TENS["KC"] for m in TENS["MC"] if k != 5 and m // (k - 5) == 1]  # what has no value is not allowed
+    # what has no value is not allowed
+    blocks = [(k, m) for k in TENS["KC"] for m in TENS["MC"] if k != 5 and m // (k - 5) == 1]
     expected = [(k, m, 2, r, r, r) for k, m in blocks for r in sizes]
-    assert [tuple(value for _, value in configuration.parameters) for configuration, _ in expanded] == expected
+    assert [
+        tuple(value for _, value in configuration.parameters) for configuration, _ in expanded
+    ] == expected
     assert {objection for _, objection in expanded} == {""}
 
 
@@ -135,9 +150,14 @@ def test_where_requires_allows_nothing_the_first_says_why(tmp_path):
         (
             [],
             1,
-            "make 1000000 configurations, of which `requires` allows more than 10000; expected no more: shorten a list, or name",
+            "make 1000000 configurations, of which `requires` allows more than 10000; expected no "
+            "more: shorten a list, or name",
         ),
-        (["KC * MC == 1"], 2, "make 2000000 configurations, of which `requires` allows more than 10000; "),
+        (
+            ["KC * MC == 1"],
+            2,
+            "make 2000000 configurations, of which `requires` allows more than 10000; ",
+        ),
         (
             ["KC * KU == 100 and NC * MC * MR * NR == 10000"],
             1,
@@ -153,7 +173,10 @@ def test_too_many_configurations_are_refused(tmp_path, requires, builds, message
 
 def test_too_many_configurations_of_lists_in_assignments_are_refused(tmp_path):
     kernel = replace(swept(tmp_path, []), sweep={}, configurations=[TENS])
-    with pytest.raises(InputError, match="configurations: the lists make more than 10000; expected no more: shorten one"):
+    with pytest.raises(
+        InputError,
+        match="configurations: the lists make more than 10000; expected no more: shorten one",
+    ):
         list(kernel.expand({}, ["float32"]))
 
 
@@ -165,12 +188,16 @@ def test_several_launches_and_a_workspace(parsed):
     then = "{function: reduce, grid: ['ceil_div(M * N, BM)'], block: [BM, 64]}"
     kernel = parsed(("---.*/", f"workspace: M * N * 4\nthen: [{then}]\n---*/"))
     assert kernel.workspace_of(CONFIGURATION, GIVEN) == 13200
-    assert kernel.launches(CONFIGURATION, GIVEN)[1] == LaunchShape("reduce", (104, 1, 1), (32, 64, 1), 0)
+    assert kernel.launches(CONFIGURATION, GIVEN)[1] == LaunchShape(
+        "reduce", (104, 1, 1), (32, 64, 1), 0
+    )
     assert kernel.objection(CONFIGURATION) == "2048 threads a block; at most 1024"
 
 
 def test_a_launch_can_depend_on_the_problem_and_the_device(parsed):
-    then = "{function: reduce, grid: [sm_count], block: [BM], dynamic_shared: 4 * K, when: K > 8 * BN}"
+    then = (
+        "{function: reduce, grid: [sm_count], block: [BM], dynamic_shared: 4 * K, when: K > 8 * BN}"
+    )
     kernel = parsed(
         ("BM . BN . element_size", "min(K * BM, shared_memory_per_block)"),
         ("N % 4 == 0", "alignment % 16 == 0, shared_memory_per_block >= BM * 1024"),
@@ -217,15 +244,23 @@ def test_a_precision_is_named_of_float32_kernels_only(parsed):
     assert parsed((types, "precision: tf32")).precision == "tf32"
     assert parsed().precision == ""
     for header, message in (
-        ("precision: tf32\nelement_types: [float64]", '"tf32"; expected element_types to be [float32]'),
+        (
+            "precision: tf32\nelement_types: [float64]",
+            '"tf32"; expected element_types to be [float32]',
+        ),
         ("precision: bf16", '"bf16"; expected tf32'),
     ):
-        with pytest.raises(InputError, match=re.escape(f"20_test.cu: header: precision: got {message}")):
+        with pytest.raises(
+            InputError, match=re.escape(f"20_test.cu: header: precision: got {message}")
+        ):
             parsed((types, header))
 
 
 def test_configurations_are_tried_beside_the_sweep_or_in_its_place(parsed):
-    declared = "configurations: [{BM: 64}, {BM: [128, 64], BN: [8, 16]}, {BM: 16, BN: 32}]\nrequires: [BM < 200]\n"
+    declared = (
+        "configurations: [{BM: 64}, {BM: [128, 64], BN: [8, 16]}, {BM: 16, BN: "
+        "32}]\nrequires: [BM < 200]\n"
+    )
     changes = (r"requires: \[BM >= BN\]\n", declared), ("sweep: .*\n", "")
     beside, alone = parsed(changes[0]), parsed(*changes)
     own = ["BM=64 BN=16", "BM=128 BN=8", "BM=128 BN=16", "BM=64 BN=8", "BM=16 BN=32"]
@@ -254,18 +289,42 @@ def test_the_source_keeps_the_files_line_numbers(parsed, element_type, header, n
         ("/*---", "/*", "no header"),
         ("title: A kernel\n", "", "missing key title"),
         ("idea:", "ideas:", "unknown key 'ideas'"),
-        ("BM: 32, BN: 16}", "BM: thirty, BN: 16}", 'parameters.BM: got "thirty"; expected a whole number'),
+        (
+            "BM: 32, BN: 16}",
+            "BM: thirty, BN: 16}",
+            'parameters.BM: got "thirty"; expected a whole number',
+        ),
         ("{BM: 32, BN: 16}", "{M: 32, BN: 16}", "parameters.M: the name is taken"),
         ("{BM: 32, BN: 16}", "{C: 32, BN: 16}", "parameters.C: the name is taken"),
-        ("---*/", "---*/\n#ifndef BN\n#define BN 64\n#endif", "line 14: got #define BN; expected no macro of this name"),
+        (
+            "---*/",
+            "---*/\n#ifndef BN\n#define BN 64\n#endif",
+            "line 14: got #define BN; expected no macro of this name",
+        ),
         ("sweep: {BM", "sweep: {BK: [1], BM", "sweep.BK: no such parameter; known: BM, BN"),
         ("sweep: {BM: [16, 32, 64]", "sweep: {BM: []", "sweep.BM: got []; expected a list"),
-        ("needs:", "where: {sm_count: BM}\nneeds:", "where.sm_count: the name is taken by the pipeline"),
+        (
+            "needs:",
+            "where: {sm_count: BM}\nneeds:",
+            "where.sm_count: the name is taken by the pipeline",
+        ),
         ("needs:", "where: {a: b, b: M}\nneeds:", 'where.a: "b": unknown name b'),
-        ("needs:", "where: {A: M}\nneeds:", "expected a name of small letters, digits and underscores"),
+        (
+            "needs:",
+            "where: {A: M}\nneeds:",
+            "expected a name of small letters, digits and underscores",
+        ),
         ("block: [BN, BM]", "where: {a: M}\nblock: [BN, a]", 'block: "a": unknown name a'),
-        ("sweep:", "configurations: [{BM: 8}, {BK: 1}]\nsweep:", "configurations[1].BK: no such parameter; known: BM, BN"),
-        ("sweep:", "configurations: [{BM: -8}]\nsweep:", "configurations[0].BM: got -8; expected a whole number"),
+        (
+            "sweep:",
+            "configurations: [{BM: 8}, {BK: 1}]\nsweep:",
+            "configurations[1].BK: no such parameter; known: BM, BN",
+        ),
+        (
+            "sweep:",
+            "configurations: [{BM: -8}]\nsweep:",
+            "configurations[0].BM: got -8; expected a whole number",
+        ),
         (
             "sweep:",
             "configurations: [{BM: []}]\nsweep:",
@@ -277,25 +336,58 @@ def test_the_source_keeps_the_files_line_numbers(parsed, element_type, header, n
             'architecture: got "sm_90"; expected an architecture of one compute capability',
         ),
         ("[BM >= BN]", "[shared_memory_per_block > BM]", "unknown name shared_memory_per_block"),
-        ("needs:", "then: [{function: f, grid: [1], block: [1], when: Q > 1}]\nneeds:", 'then[0].when: "Q > 1": unknown name Q'),
         (
             "needs:",
-            "then: [{function: f, grid: [1], block: [1], accesses: [{shared_read: z, per_k: 1}]}]\nneeds:",
+            "then: [{function: f, grid: [1], block: [1], when: Q > 1}]\nneeds:",
+            'then[0].when: "Q > 1": unknown name Q',
+        ),
+        (
+            "needs:",
+            "then: [{function: f, grid: [1], block: [1], accesses: [{shared_read: z, per_k: "
+            "1}]}]\nneeds:",
             'then[0].accesses: "z": unknown name z',
         ),
-        ("[float32, float16]", "[half]", 'element_types[0]: got "half"; expected float32, float64, float16 or bfloat16'),
-        ("block: [BN, BM]", "block: [BN, BK]", 'block: "BK": unknown name BK; known: BM, BN, element_size'),
+        (
+            "[float32, float16]",
+            "[half]",
+            'element_types[0]: got "half"; expected float32, float64, float16 or bfloat16',
+        ),
+        (
+            "block: [BN, BM]",
+            "block: [BN, BK]",
+            'block: "BK": unknown name BK; known: BM, BN, element_size',
+        ),
         ("block: [BN, BM]", "block: [BN, M]", "unknown name M"),
         ("block: [BN, BM]\n", "", "missing key block or grid"),
         ("[BM >= BN]", "[\"__import__('os')\"]", "is not allowed in an expression"),
         ("[N % 4 == 0]", "[N % 0]", "modulo"),
-        ("needs:", "accesses: [{shared_read: x + M * z, per_k: 1}]\nneeds:", 'accesses: "x + M * z": unknown name z'),
+        (
+            "needs:",
+            "accesses: [{shared_read: x + M * z, per_k: 1}]\nneeds:",
+            'accesses: "x + M * z": unknown name z',
+        ),
         ("needs:", "accesses: [{shared_read: x}]\nneeds:", "accesses[0]: missing key per_k"),
-        ("needs:", "accesses: [{shared_read: x, global_read: x, per_k: 1}]\nneeds:", "expected an access: one of"),
+        (
+            "needs:",
+            "accesses: [{shared_read: x, global_read: x, per_k: 1}]\nneeds:",
+            "expected an access: one of",
+        ),
         ("title: A kernel", "title: A\ntitle: B", "the key title is given twice"),
-        ("title: A kernel", "title: [A", "not valid YAML: while parsing a flow sequence\n  line 2, column 8\n"),
-        (GOOD.split("---")[1], "\n- a\n", 'got ["a"]; expected a mapping of the keys that docs/header.md explains'),
-        ("needs:", "then: [{function: f, grid: [Q], block: [1]}]\nneeds:", 'then[0].grid: "Q": unknown name Q'),
+        (
+            "title: A kernel",
+            "title: [A",
+            "not valid YAML: while parsing a flow sequence\n  line 2, column 8\n",
+        ),
+        (
+            GOOD.split("---")[1],
+            "\n- a\n",
+            'got ["a"]; expected a mapping of the keys that docs/header.md explains',
+        ),
+        (
+            "needs:",
+            "then: [{function: f, grid: [Q], block: [1]}]\nneeds:",
+            'then[0].grid: "Q": unknown name Q',
+        ),
         ("needs:", "then: [{grid: [M], block: [1]}]\nneeds:", "then[0]: missing key function"),
     ],
 )
@@ -316,7 +408,9 @@ def test_a_bad_header_is_named(tmp_path, old, new, message):
 )
 def test_what_only_cuda_kernels_can_have_is_refused_of_others(tmp_path, key):
     path = write(tmp_path, f"/*---\ntitle: A\nidea: b\n{key}\n---*/\n", "cpu/20_test.c")
-    message = rf"20_test\.c: header: {key.split(':')[0]}: got .*; expected CUDA kernels only to have it"
+    message = (
+        rf"20_test\.c: header: {key.split(':')[0]}: got .*; expected CUDA kernels only to have it"
+    )
     with pytest.raises(InputError, match=message):
         kernel_file.parse(path)
 
@@ -354,7 +448,10 @@ def test_the_page_of_headers_explains_every_key():
     ],
 )
 def test_a_file_that_is_read_unseen_is_refused(tmp_path, line, where):
-    text = "/*---\ntitle: t\n# include this: in words\nidea: i\n---*/\n/* a */ /* b */\n// #include NAME\n"
+    text = (
+        "/*---\ntitle: t\n# include this: in words\nidea: i\n---*/\n/* a */ /* b */\n// "
+        "#include NAME\n"
+    )
     path = write(tmp_path, text + '#include "x.h"\n#include <math.h>\n', "cpu/a.c")
     header = write(tmp_path, "#if 1\n#endif\n", "include/x.h")
     assert kernel_file.parse(path).includes == [header]
@@ -362,7 +459,10 @@ def test_a_file_that_is_read_unseen_is_refused(tmp_path, line, where):
     before = file.read_text()
     file.write_text(before + line + "\n")
     at = before.count("\n") + 1 + line.removesuffix("};").rstrip().count("\n")
-    message = rf'{file}: line {at}: got .*; expected #include "\.\.\." or #include <\.\.\.> only, without a'
+    message = (
+        rf'{file}: line {at}: got .*; expected #include "\.\.\." or #include <\.\.\.> only, '
+        rf"without a"
+    )
     with pytest.raises(InputError, match=message):
         kernel_file.parse(path)
 
@@ -376,7 +476,9 @@ def test_what_a_kernel_includes_is_found_however_it_is_written(tmp_path):
         "bracketed.h": "",
     }
     files = [written(tmp_path / "kernels" / "include" / name, text) for name, text in texts.items()]
-    lines = f'#include <stdio.h>\n# include "quoted.h"\n#include <bracketed.h>\n#include "{outside}"\n'
+    lines = (
+        f'#include <stdio.h>\n# include "quoted.h"\n#include <bracketed.h>\n#include "{outside}"\n'
+    )
     path = write(tmp_path, f"/*---\ntitle: t\nidea: i\n---*/\n{lines}", "cpu/a.c")
     kernel = kernel_file.parse(path)
     assert set(kernel.includes) == {*files, outside}
@@ -410,10 +512,17 @@ def test_what_is_no_kernel_stops_nothing(tmp_path):
     assert list(refused) == ["cpu/03_bad"]
     assert "03_bad.c: header: " in str(refused["cpu/03_bad"])
     for name, line in zip(("other.cpp", "wip.c"), kernel_file.strays(tmp_path), strict=True):
-        assert line.startswith(f"{files[name]}: taken for no kernel; expected the suffix .c, and a comment")
+        assert line.startswith(
+            f"{files[name]}: taken for no kernel; expected the suffix .c, and a comment"
+        )
 
 
 def test_a_comma_without_quotes_is_explained(tmp_path):
-    path = written(tmp_path / "cuda" / "a.cu", WHOLE.replace("---*/", "block: [1]\ngrid: [ceil_div(N, 16), M]\n---*/"))
-    with pytest.raises(InputError, match=r'with a comma is written in quotes: \["ceil_div\(N, BX\)", M\]'):
+    path = written(
+        tmp_path / "cuda" / "a.cu",
+        WHOLE.replace("---*/", "block: [1]\ngrid: [ceil_div(N, 16), M]\n---*/"),
+    )
+    with pytest.raises(
+        InputError, match=r'with a comma is written in quotes: \["ceil_div\(N, BX\)", M\]'
+    ):
         kernel_file.parse(path)

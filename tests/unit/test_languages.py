@@ -1,4 +1,6 @@
-"""A kernel's language is the suffix of its file; what it compiles to is launched and judged like any other."""
+"""A kernel's language is the suffix of its file; what it compiles to is launched and judged like
+any other.
+"""
 
 import re
 
@@ -19,18 +21,27 @@ def write(folder, text, name="cuda/mine.ptx"):
 
 def build(folder, text, arch="sm_90"):
     kernel = kernel_file.parse(write(folder, text))
-    (row,) = compile.compile_kernel(kernel, list(kernel.expand({}, ["float32"], [(), NVRTC])), arch, folder / "build", 1)
+    (row,) = compile.compile_kernel(
+        kernel, list(kernel.expand({}, ["float32"], [(), NVRTC])), arch, folder / "build", 1
+    )
     return row
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_120"])
 def test_ptx_is_assembled_in_one_way_only(tmp_path, arch):
     row = build(tmp_path, PTX, arch)
-    assert (row.status, row.compiler, row.configuration, row.options) == ("compiled", "ptxas", "-", "")
+    assert (row.status, row.compiler, row.configuration, row.options) == (
+        "compiled",
+        "ptxas",
+        "-",
+        "",
+    )
     assert (row.function, row.static_shared, row.spill_loads) == ("gemm", 0, 0)
     assert 8 <= row.registers <= 32
     assert row.version.startswith("Build cuda_")
-    assert interface.functions((tmp_path / "build" / row.binary).read_bytes())["gemm"].exact_block == (32, 8, 1)
+    assert interface.functions((tmp_path / "build" / row.binary).read_bytes())[
+        "gemm"
+    ].exact_block == (32, 8, 1)
     assert build(tmp_path, PTX, "sm_86").sha256 != row.sha256
 
 
@@ -40,14 +51,24 @@ def test_ptx_is_assembled_in_one_way_only(tmp_path, arch):
         (
             ".version 7.0",
             ".version 99.0",
-            r"kernel\.ptx, line \d+; fatal   : Unsupported \.version 99\.0; current version is '\d+\.\d+'",
+            r"kernel\.ptx, line \d+; fatal   : Unsupported \.version 99\.0; current version is "
+            r"'\d+\.\d+'",
         ),
-        ("mul.f32 %sum, %sum,", "mul.f32 %sum, %wrong,", r"kernel\.ptx, line \d+; error   : Unknown symbol '%wrong'"),
-        ("entry gemm", "entry other", r"^no function gemm; found other; expected \.visible \.entry gemm\(int M, "),
+        (
+            "mul.f32 %sum, %sum,",
+            "mul.f32 %sum, %wrong,",
+            r"kernel\.ptx, line \d+; error   : Unknown symbol '%wrong'",
+        ),
+        (
+            "entry gemm",
+            "entry other",
+            r"^no function gemm; found other; expected \.visible \.entry gemm\(int M, ",
+        ),
         (
             ".param .u32 lda,",
             "",
-            r"^gemm takes 10 parameters; .*: the sixth, lda, has 8 bytes at offset 24; expected 4 bytes at offset 24$",
+            r"^gemm takes 10 parameters; .*: the sixth, lda, has 8 bytes at offset 24; expected 4 "
+            r"bytes at offset 24$",
         ),
         (
             ".reqntid 32, 8, 1",
@@ -72,7 +93,10 @@ def test_ptx_that_cannot_be_launched_is_a_compile_error(tmp_path, old, new, reas
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("parameters: {BM: 8}", 'header: parameters: got {"BM": 8}; expected none, because PTX has no constants to set'),
+        (
+            "parameters: {BM: 8}",
+            'header: parameters: got {"BM": 8}; expected none, because PTX has no constants to set',
+        ),
         (
             "element_types: [float32, float64]",
             "header: element_types: got float32, float64; expected one, because PTX has no type `T`",
@@ -93,7 +117,9 @@ def test_two_kernels_of_one_name_are_refused(tmp_path):
     assert kernel_file.discover(tmp_path, refused) == {}
     assert list(refused) == ["cuda/mine"]
     for path, other in ((first, second), (second, first)):
-        message = rf"{path.name}: two kernels of one name, beside {other.name}; expected another name"
+        message = (
+            rf"{path.name}: two kernels of one name, beside {other.name}; expected another name"
+        )
         with pytest.raises(InputError, match=message):
             kernel_file.parse(path)
 
@@ -103,7 +129,11 @@ def test_a_kernel_is_found_by_its_name_and_a_cubin_is_none(tmp_path):
     assert kernel_file.path_of(tmp_path, "cuda", "mine") == path
     write(tmp_path, "\x7fELF", "cuda/other.cubin")
     (message,) = kernel_file.strays(tmp_path)
-    assert re.search(r"other\.cubin: taken for no kernel; expected the suffix \.cu or \.ptx or \.py, and a comment", message)
+    assert re.search(
+        r"other\.cubin: taken for no kernel; expected the suffix \.cu or \.ptx or \.py, and a "
+        r"comment",
+        message,
+    )
     assert list(kernel_file.discover(tmp_path)) == ["cuda/mine"]
 
 
@@ -122,12 +152,17 @@ def test_the_compilers_of_a_campaign_are_those_of_each_kernel():
     }
 
 
-CUTE = PTX.partition("---*/")[0].replace("\nblock:", "\nuses: [cutlass]\nblock:") + "---*/\n#include <cute/tensor.hpp>\n"
+CUTE = (
+    PTX.partition("---*/")[0].replace("\nblock:", "\nuses: [cutlass]\nblock:")
+    + "---*/\n#include <cute/tensor.hpp>\n"
+)
 
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
-    """A package of headers, and a compiler that notes its arguments; returns the package's metadata and the arguments."""
+    """A package of headers, and a compiler that notes its arguments; returns the package's metadata
+    and the arguments.
+    """
     metadata, asked = tmp_path / "site" / "headers-1.0.dist-info" / "METADATA", []
     written(metadata, "Metadata-Version: 2.1\nName: headers\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(tmp_path / "site")
@@ -142,9 +177,14 @@ def library(tmp_path, monkeypatch):
     return metadata, asked
 
 
-def test_a_library_is_a_folder_for_the_compiler_and_its_version_part_of_the_build(tmp_path, library):
+def test_a_library_is_a_folder_for_the_compiler_and_its_version_part_of_the_build(
+    tmp_path, library
+):
     metadata, asked = library
-    kernel, folder = kernel_file.parse(write(tmp_path, CUTE, "cuda/mine.cu")), f"-I{tmp_path}/site/headers/include"
+    kernel, folder = (
+        kernel_file.parse(write(tmp_path, CUTE, "cuda/mine.cu")),
+        f"-I{tmp_path}/site/headers/include",
+    )
     configurations = list(kernel.expand({}, ["float32"], [(), NVRTC]))
 
     def versions():
@@ -159,24 +199,44 @@ def test_a_library_is_a_folder_for_the_compiler_and_its_version_part_of_the_buil
     assert len(asked) == 4
 
 
-def test_a_library_that_is_not_installed_is_named_with_the_command_that_installs_it(tmp_path, library):
+def test_a_library_that_is_not_installed_is_named_with_the_command_that_installs_it(
+    tmp_path, library
+):
     metadata, asked = library
     kernel = kernel_file.parse(write(tmp_path, CUTE, "cuda/mine.cu"))
     before = toolchain.versions(kernel, "nvcc")
     metadata.rename(tmp_path / "METADATA")
     metadata.parent.rmdir()
-    (row,) = compile.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "sm_90", tmp_path / "build", 1)
-    assert (row.status, row.reason) == ("not_supported", "needs the headers of headers; `make setup-cutlass` installs them")
+    (row,) = compile.compile_kernel(
+        kernel, list(kernel.expand({}, ["float32"])), "sm_90", tmp_path / "build", 1
+    )
+    assert (row.status, row.reason) == (
+        "not_supported",
+        "needs the headers of headers; `make setup-cutlass` installs them",
+    )
     assert (row.compiler, asked) == ("", [])
-    assert before == f"{toolchain.versions(kernel, 'nvcc')}, headers 1.0"  # so that installing it makes the job run again
+    # so that installing it makes the job run again
+    assert before == f"{toolchain.versions(kernel, 'nvcc')}, headers 1.0"
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("cuda/mine.ptx", CUTE, "header: uses: got cutlass; expected kernels in CUDA C++ (.cu) only to have it"),
-        ("cpu/mine.c", "/*---\ntitle: t\nidea: i\nuses: [cutlass]\n---*/\n", "header: uses: got cutlass; expected kernels in"),
-        ("cuda/mine.cu", CUTE.replace("[cutlass]", "[cublas]"), 'header: uses[0]: got "cublas"; expected cutlass'),
+        (
+            "cuda/mine.ptx",
+            CUTE,
+            "header: uses: got cutlass; expected kernels in CUDA C++ (.cu) only to have it",
+        ),
+        (
+            "cpu/mine.c",
+            "/*---\ntitle: t\nidea: i\nuses: [cutlass]\n---*/\n",
+            "header: uses: got cutlass; expected kernels in",
+        ),
+        (
+            "cuda/mine.cu",
+            CUTE.replace("[cutlass]", "[cublas]"),
+            'header: uses[0]: got "cublas"; expected cutlass',
+        ),
     ],
 )
 def test_libraries_are_those_that_are_known_and_for_cuda_only(tmp_path, name, text, message):
@@ -184,11 +244,17 @@ def test_libraries_are_those_that_are_known_and_for_cuda_only(tmp_path, name, te
         kernel_file.parse(write(tmp_path, text, name))
 
 
-@pytest.mark.parametrize("planted", [p for p in foreign_faults.PLANTED if p.file == foreign_faults.PTX], ids=lambda p: p.what)
+@pytest.mark.parametrize(
+    "planted",
+    [p for p in foreign_faults.PLANTED if p.file == foreign_faults.PTX],
+    ids=lambda p: p.what,
+)
 def test_a_fault_planted_in_ptx_compiles_and_is_another_kernel(tmp_path, planted):
     """GPU tests show that it is found; a binary that keeps state is told apart here."""
     kernel = kernel_file.parse(planted.write(tmp_path))
-    (row,) = compile.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "sm_90", tmp_path / "build", 1)
+    (row,) = compile.compile_kernel(
+        kernel, list(kernel.expand({}, ["float32"])), "sm_90", tmp_path / "build", 1
+    )
     assert row.status == "compiled", row.reason
     kept = cubin.state((tmp_path / "build" / row.binary).read_bytes())
     assert kept == (["calls"] if "outlives" in planted.what else [])

@@ -20,7 +20,10 @@ from ladder.measuring.supervisor import IDLE, Child
 
 
 def test_the_first_gpu_is_one_that_may_be_used(monkeypatch):
-    two = [DetectedDevice(name, "cuda", name, "sm_90", 1, (f"{name}-1", f"{name}-2")) for name in ("a", "b")]
+    two = [
+        DetectedDevice(name, "cuda", name, "sm_90", 1, (f"{name}-1", f"{name}-2"))
+        for name in ("a", "b")
+    ]
     monkeypatch.setattr(lock, "detect_gpus", lambda: two)
     shown = {"a": [], "b": ["b-2"]}
     monkeypatch.setattr(lock, "visible", shown.get)
@@ -33,7 +36,9 @@ def test_the_first_gpu_is_one_that_may_be_used(monkeypatch):
 def test_without_a_driver_there_is_no_gpu(monkeypatch):
     monkeypatch.setattr(lock, "detect_gpus", list)
     monkeypatch.setitem(sys.modules, "ladder.devices.cuda", None)  # importing it fails
-    with pytest.raises(InputError, match=r"No GPU found\. Check `nvidia-smi` and CUDA_VISIBLE_DEVICES"):
+    with pytest.raises(
+        InputError, match=r"No GPU found\. Check `nvidia-smi` and CUDA_VISIBLE_DEVICES"
+    ):
         lock.first_gpu()
 
 
@@ -81,7 +86,10 @@ def holder() -> Iterator[BaseProcess]:
 def test_a_device_has_one_timer_whoever_asks(holder, capfd, virtual_clock):
     with exclusive(["GPU-held", "GPU-free"]) as (uuid, _):
         assert uuid == "GPU-free"  # a second GPU of the model is taken at once
-    with pytest.raises(BlockingIOError, match="GPU-held: in use by another run"), exclusive(["GPU-held"], wait=False):
+    with (
+        pytest.raises(BlockingIOError, match="GPU-held: in use by another run"),
+        exclusive(["GPU-held"], wait=False),
+    ):
         pass
     assert virtual_clock.slept == []
 

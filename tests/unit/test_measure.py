@@ -23,7 +23,9 @@ THREE = ("many U=1", "many U=2", "many U=3")
 def jobs(tmp_path, monkeypatch, gpus):
     """A measure job of three configurations on two problems."""
     square = {"cuda": [{"square": [24, 40]}]}
-    return Jobs(tmp_path, monkeypatch, {"many": 3}, problems=square, element_types=["float32", "bfloat16"])
+    return Jobs(
+        tmp_path, monkeypatch, {"many": 3}, problems=square, element_types=["float32", "bfloat16"]
+    )
 
 
 def outcomes(run):
@@ -43,7 +45,8 @@ def who(jobs, kind):
 def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(jobs):
     run = jobs.open(JOB)
     assert outcomes(run) == [("correct", "")] * 6
-    assert who(jobs, RunGauntlet) == [(name,) for name in THREE]  # of three configurations, on two problems
+    # of three configurations, on two problems
+    assert who(jobs, RunGauntlet) == [(name,) for name in THREE]
     problems = [asked.request.problem for asked in jobs.of(SetProblem)]
     assert [(problem.m, problem.distribution) for problem in problems] == [
         (m, distribution) for m in (24, 40) for distribution in ("exact", "uniform")
@@ -51,9 +54,15 @@ def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(jobs):
     assert [asked.request.index for asked in jobs.of(Check)] == [0, 1, 2] * 2
     timings = jobs.of(Time)
     assert [(asked.who, asked.request.state) for asked in timings] == [(THREE, "warm")] * 2
-    assert jobs.asked.index(timings[0]) > jobs.asked.index(jobs.of(RunGauntlet)[-1])  # nothing is timed before it
+    # nothing is timed before it
+    assert jobs.asked.index(timings[0]) > jobs.asked.index(jobs.of(RunGauntlet)[-1])
     record = run.journal.records[run.entries[0].key]
-    assert (len(record["samples_us"]), record["repeats"], record["state"], record["tensor_cores"]) == (4, 1, "warm", False)
+    assert (
+        len(record["samples_us"]),
+        record["repeats"],
+        record["state"],
+        record["tensor_cores"],
+    ) == (4, 1, "warm", False)
     assert (record["gauntlet_problems"], record["gauntlet_changed"]) == (8, 0)
 
 
@@ -74,7 +83,10 @@ def test_tf32_of_denormal_operands_is_not_asked_for(jobs):
     run = jobs.open(JOB)
     for entry in run.entries:
         entry.candidate = replace(entry.candidate, precision="tf32")
-    denormal = [replace(entry, problem=replace(entry.problem, distribution="denormal")) for entry in run.entries[:3]]
+    denormal = [
+        replace(entry, problem=replace(entry.problem, distribution="denormal"))
+        for entry in run.entries[:3]
+    ]
     run.entries[:3] = denormal
     run.entries_of = {denormal[0].problem: denormal, run.entries[3].problem: run.entries[3:]}
     refused = ("not_supported", "tensor cores take TF32 operands that are denormal for 0")
@@ -85,7 +97,9 @@ INCORRECT = Failure("launch_error", "the reference is incorrect", alive=False)
 
 
 def test_a_problem_is_set_up_again_in_a_fresh_process(jobs):
-    """What kernels have done to the one in which they ran is no reason to stop; and none is blamed."""
+    """What kernels have done to the one in which they ran is no reason to stop; and none is
+    blamed.
+    """
     jobs.faults = {SetProblem: [INCORRECT]}
     run = jobs.open(JOB)
     assert outcomes(run) == [("correct", "")] * 6
@@ -104,7 +118,9 @@ def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(job
     remark = preload(jobs, monkeypatch)
     jobs.faults = {SetProblem: [INCORRECT] * 2}
     run = jobs.open(JOB)
-    message = "GPU-1: 24 distribution=exact: the problem could not be set up: the reference is incorrect"
+    message = (
+        "GPU-1: 24 distribution=exact: the problem could not be set up: the reference is incorrect"
+    )
     with pytest.raises(InputError, match=f"{message}; {remark}; no fault of"):
         outcomes(run)
     assert not [entry for entry in run.entries if entry.key in run.journal.records]
@@ -112,33 +128,57 @@ def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(job
 
 def test_a_wrong_baseline_is_told_with_what_was_loaded_into_its_process(jobs, monkeypatch):
     remark = preload(jobs, monkeypatch)
-    monkeypatch.setattr("ladder.measuring.timing.fault", lambda audit, problem, tf32: "off" if tf32 else "")
-    reasons = dict.fromkeys(["cublas", "cublaslt_best"], "") | {"cublas_tf32": f"while timed: sample 1: off; {remark}"}
+    monkeypatch.setattr(
+        "ladder.measuring.timing.fault", lambda audit, problem, tf32: "off" if tf32 else ""
+    )
+    reasons = dict.fromkeys(["cublas", "cublaslt_best"], "") | {
+        "cublas_tf32": f"while timed: sample 1: off; {remark}"
+    }
     run = jobs.open("baselines.float32")
     results = outcomes(run)
-    assert {entry.candidate.name: reason for entry, (_, reason) in zip(run.entries, results, strict=True)} == reasons
+    assert {
+        entry.candidate.name: reason
+        for entry, (_, reason) in zip(run.entries, results, strict=True)
+    } == reasons
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"power_limit_w": 500}, r"/environment\.json: attributes\.power_limit_w: got .*; expected 500.*, as on this machine"),
-    ({"libraries": {"x": "build 1"}, "uuid": "GPU-2"}, r"attributes\.libraries: got None; expected \{'x': 'build 1'\}"),
-    ({"clusters_of_4": 7, "uuid": "GPU-2"}, ""),
-])  # fmt: skip
-def test_another_library_and_a_changed_gpu_are_refused_but_not_another_of_its_model(jobs, monkeypatch, changes, message):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"power_limit_w": 500},
+            r"/environment\.json: attributes\.power_limit_w: got .*; expected 500.*, as on this "
+            r"machine",
+        ),
+        (
+            {"libraries": {"x": "build 1"}, "uuid": "GPU-2"},
+            r"attributes\.libraries: got None; expected \{'x': 'build 1'\}",
+        ),
+        ({"clusters_of_4": 7, "uuid": "GPU-2"}, ""),
+    ],
+)
+def test_another_library_and_a_changed_gpu_are_refused_but_not_another_of_its_model(
+    jobs, monkeypatch, changes, message
+):
     monkeypatch.setattr("ladder.measuring.worker.described", lambda kind: changes)
     with pytest.raises(InputError, match=message) if message else nullcontext():
         outcomes(jobs.open(JOB))
     assert bool(jobs.of(Time)) == (not message)
 
 
-@pytest.mark.parametrize(("change", "gauntlets", "timed"), [
-    ({}, 0, False),
-    ({"measure": {"race": False}}, 0, True),
-    ({"problems": {"cuda": [{"square": [16, 40]}]}}, 0, True),
-    ({"does": "right()  # another binary"}, 3, True),
-    ({"peaks": {"fp32_tflops": 60.1, "copy_tb_s": 4.0}}, 3, True),  # samples belong to one description of the device
-    ({"parameters": {"cuda/many": {"U": [1, 2]}}}, 0, True),  # who takes part counts too, of whom some are raced out
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "gauntlets", "timed"),
+    [
+        ({}, 0, False),
+        ({"measure": {"race": False}}, 0, True),
+        ({"problems": {"cuda": [{"square": [16, 40]}]}}, 0, True),
+        ({"does": "right()  # another binary"}, 3, True),
+        # samples belong to one description of the device
+        ({"peaks": {"fp32_tflops": 60.1, "copy_tb_s": 4.0}}, 3, True),
+        # who takes part counts too, of whom some are raced out
+        ({"parameters": {"cuda/many": {"U": [1, 2]}}}, 0, True),
+    ],
+)
 def test_what_has_changed_is_measured_anew_and_what_has_passed_the_gauntlet_is_not_run_there_again(
     jobs, change, gauntlets, timed
 ):
@@ -146,7 +186,11 @@ def test_what_has_changed_is_measured_anew_and_what_has_passed_the_gauntlet_is_n
     jobs.does["many"] = change.pop("does", jobs.does["many"])
     jobs.environment["peaks"] = change.pop("peaks", jobs.environment["peaks"])
     outcomes(jobs.open(JOB, **change))
-    assert (len(jobs.of(RunGauntlet)), bool(jobs.of(Time)), bool(jobs.asked)) == (gauntlets, timed, timed)
+    assert (len(jobs.of(RunGauntlet)), bool(jobs.of(Time)), bool(jobs.asked)) == (
+        gauntlets,
+        timed,
+        timed,
+    )
 
 
 RIGHT = ("correct", "")
@@ -156,11 +200,19 @@ INEXACT = "C[0][0] is not exact on whole numbers, of which all sums are"
 OF_M_7 = "on M=7 N=13 K=3 padding=3 alpha=0.5 beta=-1 exact: "
 
 
-@pytest.mark.parametrize(("does", "wrong", "loaded"), [
-    ("c[0, 0] += U == 2 and p.m == 1", ("incorrect", f"on M=1 N=1 K=1 exact: {INEXACT}"), 4),
-    ("die(11) if U == 2 and p.m == 7 else None", ("launch_error", f"{OF_M_7}the child process was killed by signal 11"), 4),
-    ("c[0, 0] += U == 2 and p.m in (24, 40)", ("incorrect", INEXACT), 5),  # on whole numbers of the problem's size
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("does", "wrong", "loaded"),
+    [
+        ("c[0, 0] += U == 2 and p.m == 1", ("incorrect", f"on M=1 N=1 K=1 exact: {INEXACT}"), 4),
+        (
+            "die(11) if U == 2 and p.m == 7 else None",
+            ("launch_error", f"{OF_M_7}the child process was killed by signal 11"),
+            4,
+        ),
+        # on whole numbers of the problem's size
+        ("c[0, 0] += U == 2 and p.m in (24, 40)", ("incorrect", INEXACT), 5),
+    ],
+)
 def test_who_is_wrong_before_is_not_timed_and_the_others_are(jobs, does, wrong, loaded):
     jobs.does["many"] = f"right(); {does}"
     results = outcomes(jobs.open(JOB))
@@ -173,7 +225,11 @@ def test_cublas_that_adds_parts_of_k_in_16_bits_is_timed_and_marked(jobs, monkey
     """Simulated for float32: the CPU behind the GPU has no elements of 16 bits."""
 
     def inexact(errors, problem, tf32=False):
-        return judge(replace(errors, worst=float("inf")) if whole(problem) and problem.m == 40 else errors, problem, tf32)
+        return judge(
+            replace(errors, worst=float("inf")) if whole(problem) and problem.m == 40 else errors,
+            problem,
+            tf32,
+        )
 
     judge = worker.judge
     monkeypatch.setattr(worker, "judge", inexact)
@@ -182,7 +238,9 @@ def test_cublas_that_adds_parts_of_k_in_16_bits_is_timed_and_marked(jobs, monkey
     run = jobs.open("baselines.float32", problems={"cuda": [{"square": 40}]})
     outcomes(run)
     records = {entry.candidate.name: run.journal.records[entry.key] for entry in run.entries}
-    assert {name: (record["status"], record.get("sums_16_bit")) for name, record in records.items()} == {
+    assert {
+        name: (record["status"], record.get("sums_16_bit")) for name, record in records.items()
+    } == {
         "cublas": ("correct", True),
         "cublaslt_best": ("correct", True),
         "cublas_tf32": ("incorrect", False),
@@ -199,26 +257,39 @@ def test_what_an_audit_finds_is_incorrect_and_has_no_speed(jobs):
 
 def test_a_culprit_is_found_alone_and_what_was_measured_beside_it_is_kept(jobs):
     """The first leaves the race before the third dies; the second is timed again, alone."""
-    jobs.does["many"] = "slow(5 if U == 1 else 1); right(); die(11) if timed and U == 3 and call == 10 else None"
+    jobs.does["many"] = (
+        "slow(5 if U == 1 else 1); right(); die(11) if timed and U == 3 and call == 10 else None"
+    )
     died = "launch_error", "while timed: the child process was killed by signal 11"
     measure = {"min_samples": 12, "max_samples": 12}
-    assert outcomes(jobs.open(JOB, problems={"cuda": [{"square": 24}]}, measure=measure)) == [RIGHT, RIGHT, died]
+    assert outcomes(jobs.open(JOB, problems={"cuda": [{"square": 24}]}, measure=measure)) == [
+        RIGHT,
+        RIGHT,
+        died,
+    ]
     assert who(jobs, Time) == [THREE, THREE[1:2], THREE[2:]]
 
 
-@pytest.mark.parametrize(("share", "of_tensor_cores", "tensor_cores", "status"), [
-    (1.01, False, False, "correct"),
-    (0.9, False, False, "incorrect"),
-    (0.9, False, True, "correct"),  # its binary has the instructions of the tensor cores
-    (0.9, True, True, "incorrect"),
-])  # fmt: skip
-def test_what_is_faster_than_the_device_is_incorrect(jobs, monkeypatch, share, of_tensor_cores, tensor_cores, status):
+@pytest.mark.parametrize(
+    ("share", "of_tensor_cores", "tensor_cores", "status"),
+    [
+        (1.01, False, False, "correct"),
+        (0.9, False, False, "incorrect"),
+        (0.9, False, True, "correct"),  # its binary has the instructions of the tensor cores
+        (0.9, True, True, "incorrect"),
+    ],
+)
+def test_what_is_faster_than_the_device_is_incorrect(
+    jobs, monkeypatch, share, of_tensor_cores, tensor_cores, status
+):
     """`share` of the least time on the lanes, or on the tensor cores."""
     us = share * least_us(jobs.environment, Problem(512, 512, 512), of_tensor_cores)
     jobs.does["many"] = f"right(); slow({us} / (2 + p.flops / 20e6) if p.m == 512 else 1)"
     monkeypatch.setattr("ladder.compiling.cubin.uses_tensor_cores", lambda binary: tensor_cores)
     square = {"cuda": [{"square": 512}]}
-    ((outcome, reason),) = outcomes(jobs.open(JOB, problems=square, parameters={"cuda/many": {"U": [1]}}))
+    ((outcome, reason),) = outcomes(
+        jobs.open(JOB, problems=square, parameters={"cuda/many": {"U": [1]}})
+    )
     assert outcome == status
     assert reason.startswith("faster than the device: ") == (status == "incorrect")
 
@@ -226,7 +297,11 @@ def test_what_is_faster_than_the_device_is_incorrect(jobs, monkeypatch, share, o
 def test_a_binary_that_is_not_what_was_compiled_is_refused(jobs):
     run, path = jobs.open(JOB), jobs.folder / "many.cubin"
     path.write_bytes(b"another")
-    with pytest.raises(InputError, match=r"many\.cubin: its sha256 is not the one in resources\.csv; expected what was compiled"):
+    with pytest.raises(
+        InputError,
+        match=r"many\.cubin: its sha256 is not the one in resources\.csv; expected what was "
+        r"compiled",
+    ):
         run.measure_all()
     path.unlink()
     with pytest.raises(InputError, match=r"many\.cubin: its sha256"):
@@ -235,7 +310,11 @@ def test_a_binary_that_is_not_what_was_compiled_is_refused(jobs):
 
 def test_the_best_of_earlier_groups_is_told_to_the_next(jobs):
     jobs.kernels = {"many": 12}
-    run = jobs.open(JOB, problems={"cuda": [{"square": 24}]}, parameters={"cuda/many": {"U": list(range(1, 13))}})
+    run = jobs.open(
+        JOB,
+        problems={"cuda": [{"square": 24}]},
+        parameters={"cuda/many": {"U": list(range(1, 13))}},
+    )
     outcomes(run)
     assert [len(names) for names in who(jobs, Time)] == [8, 4]
     first, second = (asked.request.best for asked in jobs.of(Time))
@@ -244,8 +323,20 @@ def test_the_best_of_earlier_groups_is_told_to_the_next(jobs):
 
 
 def test_readings_become_columns():
-    columns = columns_of([{"sm_clock_mhz": 1000, "throttle_reasons": 0}, {"sm_clock_mhz": 900, "throttle_reasons": 4}])
-    assert (columns["sm_clock_mhz"], columns["temperature_c"], columns["throttle_reasons"]) == (950.0, None, 4)
-    assert (columns["samples_sm_clock_mhz"], columns["samples_throttle_reasons"]) == ([1000, 900], [0, 4])
+    columns = columns_of(
+        [
+            {"sm_clock_mhz": 1000, "throttle_reasons": 0},
+            {"sm_clock_mhz": 900, "throttle_reasons": 4},
+        ]
+    )
+    assert (columns["sm_clock_mhz"], columns["temperature_c"], columns["throttle_reasons"]) == (
+        950.0,
+        None,
+        4,
+    )
+    assert (columns["samples_sm_clock_mhz"], columns["samples_throttle_reasons"]) == (
+        [1000, 900],
+        [0, 4],
+    )
     assert columns_of([{}])["throttle_reasons"] is None
     assert set(columns) <= set(samples.SCHEMA.names)

@@ -17,10 +17,21 @@ def test_the_metadata_files_agree():
     assert codemeta["description"] == project["description"]
     assert codemeta["license"].rpartition("/")[2] == citation["license"] == project["license"]
     assert codemeta["keywords"] == citation["keywords"]
-    names, cited = ([author["name"] for author in given["authors"]] for given in ({"authors": codemeta["author"]}, citation))
+    names, cited = (
+        [author["name"] for author in given["authors"]]
+        for given in ({"authors": codemeta["author"]}, citation)
+    )
     assert names == cited
     said = comment + codemeta["creativeWorkStatus"]
-    missing = ("repository-code", "date-released", "doi", "codeRepository", "datePublished", "identifier", "authors")
+    missing = (
+        "repository-code",
+        "date-released",
+        "doi",
+        "codeRepository",
+        "datePublished",
+        "identifier",
+        "authors",
+    )
     assert [name for name in missing if not re.search(rf"\b{name}\b", said)] == []
     assert set(missing) & set(citation) == {"authors"}
     license_of_data = (ROOT / "results" / "published" / "LICENSE.md").read_text()
@@ -32,5 +43,12 @@ def test_the_workflow_is_as_the_catalog_asks():
     contained = "container:" in (ROOT / "workflow" / "Snakefile").read_text()
     asked = {"conda": False, "apptainer": contained, "report": True}
     assert usage["software-stack-deployment"].items() >= asked.items()
-    for name in ("README.md", "LICENSE", "config/README.md", "config/config.yaml", "workflow/Snakefile", "Snakefile"):
+    for name in (
+        "README.md",
+        "LICENSE",
+        "config/README.md",
+        "config/config.yaml",
+        "workflow/Snakefile",
+        "Snakefile",
+    ):
         assert (ROOT / name).exists(), name

@@ -7,7 +7,9 @@ WATTS, IDLE = 500.0, 90.0
 
 
 def watts(pauses, begin=10.03, since=0.1, step=0.1):
-    """What a meter tells that is looked at after each of some pauses; the board draws `WATTS` from `begin` on, and counts every `step`."""
+    """What a meter tells that is looked at after each of some pauses; the board draws `WATTS` from
+    `begin` on, and counts every `step`.
+    """
     now = begin
 
     def counter():

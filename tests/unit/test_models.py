@@ -64,13 +64,7 @@ def test_wavefronts_of_other_types(stride, width, read, expected):
 
 @pytest.mark.parametrize(
     ("stride", "offset", "width", "expected"),
-    [
-        (4, 0, 4, 4),
-        (4, 4, 4, 5),
-        (4096, 0, 4, 32),
-        (0, 0, 4, 1),
-        (16, 0, 16, 16),
-    ],
+    [(4, 0, 4, 4), (4, 4, 4, 5), (4096, 0, 4, 32), (0, 0, 4, 1), (16, 0, 16, 16)],
 )
 def test_sectors(stride, offset, width, expected):
     assert sectors([stride * i + offset for i in LANES], width) == expected
@@ -81,12 +75,14 @@ def test_sectors(stride, offset, width, expected):
     [
         (256, 32, 0, (8, 1.0, "threads")),
         (32, 32, 0, (32, 0.5, "blocks")),
-        (1024, 33, 0, (1, 0.5, "registers")),  # 40 registers a thread: 48 warps, of which a block takes 32
+        # 40 registers a thread: 48 warps, of which a block takes 32
+        (1024, 33, 0, (1, 0.5, "registers")),
         (256, 128, 0, (2, 0.25, "registers")),
         (256, 129, 0, (1, 0.125, "registers")),
         (128, 168, 0, (3, 0.1875, "registers")),
         (128, 32, 48 << 10, (4, 0.25, "shared memory")),
-        (128, 32, 113 << 10, (2, 0.125, "shared memory")),  # 114 KiB with the reserved one: just two
+        # 114 KiB with the reserved one: just two
+        (128, 32, 113 << 10, (2, 0.125, "shared memory")),
         (128, 32, 114 << 10, (1, 0.0625, "shared memory")),
     ],
 )
@@ -128,7 +124,13 @@ def test_occupancy_agrees_with_the_toolkits_own_calculator(tmp_path, capability,
         pytest.skip("the toolkit has no cuda_occupancy.h")
     major, minor = capability.split(".")
     (tmp_path / "o.cpp").write_text(CALCULATOR)
-    flags = [f"-DMAJOR={major}", f"-DMINOR={minor}", f"-DTHREADS={threads}", f"-DSHARED={shared}", f"-I{header.parent}"]
+    flags = [
+        f"-DMAJOR={major}",
+        f"-DMINOR={minor}",
+        f"-DTHREADS={threads}",
+        f"-DSHARED={shared}",
+        f"-I{header.parent}",
+    ]
     subprocess.run(["g++", *flags, "o.cpp", "-o", "o"], cwd=tmp_path, check=True)
     cases = [
         (threads, registers, shared)
@@ -139,26 +141,51 @@ def test_occupancy_agrees_with_the_toolkits_own_calculator(tmp_path, capability,
     ]
     given = "\n".join(" ".join(map(str, case)) for case in cases)
     done = subprocess.run([tmp_path / "o"], input=given, text=True, capture_output=True, check=True)
-    device = {"compute_capability": capability, "threads_per_sm": threads, "registers_per_sm": 65536}
+    device = {
+        "compute_capability": capability,
+        "threads_per_sm": threads,
+        "registers_per_sm": 65536,
+    }
     device |= {"shared_memory_per_sm_bytes": shared}
-    assert [occupancy(*case, device)[0] for case in cases] == [int(line) for line in done.stdout.split()]
+    assert [occupancy(*case, device)[0] for case in cases] == [
+        int(line) for line in done.stdout.split()
+    ]
 
 
-CUDA = {kernel.name: kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"}
+CUDA = {
+    kernel.name: kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"
+}
 ENVIRONMENT = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
 
 
-def modelled(name, size, element_type="float32", shared=0, environment=ENVIRONMENT, resource=(), **given):
+def modelled(
+    name, size, element_type="float32", shared=0, environment=ENVIRONMENT, resource=(), **given
+):
     """The model of a rung in its default configuration on a square problem."""
     kernel = CUDA[name]
-    resource = {"function": "gemm", "registers": "32", "static_shared": str(shared)} | dict(resource)
+    resource = {"function": "gemm", "registers": "32", "static_shared": str(shared)} | dict(
+        resource
+    )
     configuration = Configuration(element_type, tuple(kernel.parameters.items()))
-    return kernel_model.model(kernel, configuration, Problem(size, size, size, element_type), resource, environment, **given)
+    return kernel_model.model(
+        kernel,
+        configuration,
+        Problem(size, size, size, element_type),
+        resource,
+        environment,
+        **given,
+    )
 
 
-@pytest.mark.parametrize("kernel", [kernel for kernel in CUDA.values() if kernel.accesses], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize(
+    "kernel",
+    [kernel for kernel in CUDA.values() if kernel.accesses],
+    ids=lambda kernel: kernel.name,
+)
 def test_the_accesses_of_a_kernel_agree_with_its_formula(kernel):
-    """Where the tiles divide the problem, both count the same elements; what is put into shared memory is what was read."""
+    """Where the tiles divide the problem, both count the same elements; what is put into shared
+    memory is what was read.
+    """
     problem = Problem(512, 512, 512)
     for configuration, objection in kernel.expand({}, ["float32"]):
         if objection:
@@ -166,16 +193,23 @@ def test_the_accesses_of_a_kernel_agree_with_its_formula(kernel):
         given = problem.names() | GPU
         names = kernel.names(configuration, given)
         read = [
-            sum(kernel_model.evaluate(access["per_k"], names) for access in shape.accesses if "global_read" in access)
+            sum(
+                kernel_model.evaluate(access["per_k"], names)
+                for access in shape.accesses
+                if "global_read" in access
+            )
             * prod(shape.block)
             * prod(shape.grid)
             * 512
             for shape in kernel.launches(configuration, given)
         ]
-        assert sum(read) == pytest.approx(kernel_model.evaluate(kernel.global_reads, names)), configuration.label
+        assert sum(read) == pytest.approx(kernel_model.evaluate(kernel.global_reads, names)), (
+            configuration.label
+        )
         model = kernel_model.traffic(kernel, configuration, given)
         assert model["shared_writes"] in (0, pytest.approx(read[0]))
-        assert model["global_sectors"] >= 4 * sum(read) / 32 or kernel.name[:2] in ("01", "02")  # there a warp reads one element
+        # there a warp reads one element
+        assert model["global_sectors"] >= 4 * sum(read) / 32 or kernel.name[:2] in ("01", "02")
 
 
 def test_every_warp_of_a_block_accesses_shared_memory_alike():
@@ -188,28 +222,49 @@ def test_every_warp_of_a_block_accesses_shared_memory_alike():
                 address = access.get("shared_read", access.get("shared_write"))
                 if address is None:
                     continue
-                threads = [{**names, "thread": i, "x": i % block[0], "y": i // block[0]} for i in range(prod(block))]
+                threads = [
+                    {**names, "thread": i, "x": i % block[0], "y": i // block[0]}
+                    for i in range(prod(block))
+                ]
                 values = [int(kernel_model.evaluate(address, thread)) for thread in threads]
                 width = 4 * int(kernel_model.evaluate(access.get("width", 1), names))
-                warps = [[4 * value for value in values[i : i + 32]] for i in range(0, len(values), 32)]
-                assert len({wavefronts(warp, width) for warp in warps}) == 1, (kernel.name, configuration.label, access)
+                warps = [
+                    [4 * value for value in values[i : i + 32]] for i in range(0, len(values), 32)
+                ]
+                assert len({wavefronts(warp, width) for warp in warps}) == 1, (
+                    kernel.name,
+                    configuration.label,
+                    access,
+                )
 
 
 def test_a_row_by_hand():
-    """A 32 x 32 tile of rung 03: two rows of A and one of B for each k, in three quarters of a wavefront each four k."""
+    """A 32 x 32 tile of rung 03: two rows of A and one of B for each k, in three quarters of a
+    wavefront each four k.
+    """
     assert CUDA["03_shared_tile"].parameters == {"BM": 32, "BN": 32, "BK": 32}
     row = modelled("03_shared_tile", 1024, shared=8192)
     assert row["flops"] == 2 * 1024**3
     assert row["global_reads"] == 2 * 1024**3 / 32
     assert row["shared_reads"] == 2 * 1024**3
     warps_and_k = 1024**3 / 32
-    assert row["shared_wavefronts"] == warps_and_k * (2 / 4 + 1 + 2 / 32)  # A's fours, B, and the stores of both
+    # A's fours, B, and the stores of both
+    assert row["shared_wavefronts"] == warps_and_k * (2 / 4 + 1 + 2 / 32)
     assert row["bank_conflicts"] == 0
     assert row["compulsory_intensity"] == pytest.approx(1024 / 6)
     assert row["memory_tflops"] == pytest.approx(4 * 1024 / 6)
     cycles = warps_and_k * (2 / 4 + 1 + 2 / 32 + 2 / 32) / 132
-    assert row["l1_tflops"] == row["bound_tflops"] == pytest.approx(row["flops"] / (cycles / 1.98e9) * 1e-12)
-    assert (row["bound"], row["threads"], row["blocks_per_sm"], row["occupancy"]) == ("l1", 1024, 2, 1.0)
+    assert (
+        row["l1_tflops"]
+        == row["bound_tflops"]
+        == pytest.approx(row["flops"] / (cycles / 1.98e9) * 1e-12)
+    )
+    assert (row["bound"], row["threads"], row["blocks_per_sm"], row["occupancy"]) == (
+        "l1",
+        1024,
+        2,
+        1.0,
+    )
 
 
 def test_what_uses_the_tensor_cores_has_no_lowest_bound():
@@ -219,7 +274,9 @@ def test_what_uses_the_tensor_cores_has_no_lowest_bound():
 
 
 def test_a_row_is_of_all_launches_and_its_occupancy_of_the_one_with_the_most_registers(tmp_path):
-    """A first launch that packs A, and a second that multiplies, with dynamic shared memory that depends on the device."""
+    """A first launch that packs A, and a second that multiplies, with dynamic shared memory that
+    depends on the device.
+    """
     path = tmp_path / "kernels" / "cuda" / "20_test.cu"
     path.parent.mkdir(parents=True)
     path.write_text("""/*---
@@ -239,12 +296,19 @@ then:
 """)
     kernel = kernel_file.parse(path)
     resource = {"function": "multiply", "registers": "168", "static_shared": "1000"}
-    row = kernel_model.model(kernel, Configuration("float32", ()), Problem(64, 64, 512), resource, ENVIRONMENT)
-    assert row["global_sectors"] == 132 * 2 * 2 * 4  # blocks, warps, elements a thread, sectors of 32 neighbours
+    row = kernel_model.model(
+        kernel, Configuration("float32", ()), Problem(64, 64, 512), resource, ENVIRONMENT
+    )
+    # blocks, warps, elements a thread, sectors of 32 neighbours
+    assert row["global_sectors"] == 132 * 2 * 2 * 4
     assert row["shared_reads"] == 4 * 128 * 512
     assert (row["shared_wavefronts"], row["bank_conflicts"]) == (2 * 4 * 4 * 512, 4 * 4 * 512)
     assert (row["function"], row["threads"], row["registers"]) == ("multiply", 128, 168)
-    assert (row["shared_bytes"], row["blocks_per_sm"], row["occupancy_limit"]) == (232448 // 3 + 1000, 2, "shared memory")
+    assert (row["shared_bytes"], row["blocks_per_sm"], row["occupancy_limit"]) == (
+        232448 // 3 + 1000,
+        2,
+        "shared memory",
+    )
 
 
 @pytest.mark.parametrize(
@@ -264,7 +328,10 @@ def test_what_a_loop_can_issue_is_a_share_of_the_peak(resource, element_type, ex
 
 def test_the_measured_peak_is_a_bound_of_float32_alone():
     slow = ENVIRONMENT | {"peaks": {"fp32_tflops": 1e-3, "copy_tb_s": 4.0}}
-    single, double = (modelled("02_naive_coalesced", 64, name, environment=slow) for name in ("float32", "float64"))
+    single, double = (
+        modelled("02_naive_coalesced", 64, name, environment=slow)
+        for name in ("float32", "float64")
+    )
     assert (single["bound"], single["bound_tflops"]) == ("arithmetic", 1e-3)
     assert double["bound"] != "arithmetic"
 
@@ -284,7 +351,10 @@ def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
         "tensor_cores": False,
     }
     summary = pd.DataFrame(
-        [ran | {"configuration": label} for label in ("BX=32 BY=8", "BX=32 BY=8", "BX=32 BY=64", "BX=32", "BX=32 OLD=8")]
+        [
+            ran | {"configuration": label}
+            for label in ("BX=32 BY=8", "BX=32 BY=8", "BX=32 BY=64", "BX=32", "BX=32 OLD=8")
+        ]
         + [ran | {"kernel": name, "configuration": "-"} for name in ("cublas", "99_gone")]
     )
     columns = {"status": "compiled", "function": "gemm", "registers": "32", "static_shared": "0"}
@@ -293,5 +363,9 @@ def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
     table = tables.models(summary, [kernel], resources, ENVIRONMENT)
     assert table["configuration"].tolist() == ["BX=32 BY=8", "BX=32"]  # that is older than BY
     assert table["bound"].tolist() == ["l1", "l1"]
-    assert tables.models(summary.assign(tensor_cores=True), [kernel], resources, ENVIRONMENT)["bound"].isna().all()
+    assert (
+        tables.models(summary.assign(tensor_cores=True), [kernel], resources, ENVIRONMENT)["bound"]
+        .isna()
+        .all()
+    )
     assert list(table.columns) == kernel_model.COLUMNS

@@ -14,7 +14,9 @@ MOST_FLOORS = 9
 
 def read_floors():
     """Each folder's floor, from the picture in docs/architecture.md."""
-    picture = re.search(r"^## The packages\n.*?```\n(.*?)```", PAGE.read_text(), re.MULTILINE | re.DOTALL)[1]
+    picture = re.search(
+        r"^## The packages\n.*?```\n(.*?)```", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )[1]
     return {
         folder.rstrip("/"): int(line.split()[0])
         for line in picture.splitlines()
@@ -54,8 +56,16 @@ def test_the_picture_has_every_package_and_at_most_nine_floors():
 
 
 def test_a_package_imports_only_from_lower_floors():
-    files = {path: path.relative_to(PACKAGE).parts[0] for package in PACKAGES for path in (PACKAGE / package).rglob("*.py")}
-    files |= {path: folder for folder in ("workflow/scripts", "studies", "book") for path in (ROOT / folder).rglob("*.py")}
+    files = {
+        path: path.relative_to(PACKAGE).parts[0]
+        for package in PACKAGES
+        for path in (PACKAGE / package).rglob("*.py")
+    }
+    files |= {
+        path: folder
+        for folder in ("workflow/scripts", "studies", "book")
+        for path in (ROOT / folder).rglob("*.py")
+    }
     upwards = [
         f"{path.relative_to(ROOT)} imports {name}"
         for path, folder in files.items()
@@ -67,16 +77,27 @@ def test_a_package_imports_only_from_lower_floors():
 
 def test_the_package_imports_no_study_and_neither_imports_the_tests():
     def roots(folder):
-        nodes = [node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+        nodes = [
+            node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
+        ]
         names = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
-        names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [
+            alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
+        ]
         return {name.split(".")[0] for name in names}
 
-    studies, tests = ({path.stem for path in (ROOT / folder).rglob("*.py")} for folder in ("studies", "tests"))
+    studies, tests = (
+        {path.stem for path in (ROOT / folder).rglob("*.py")} for folder in ("studies", "tests")
+    )
     assert roots(PACKAGE) & (studies | tests | {"book"}) == set()
     assert roots(ROOT / "studies") & tests == set()
-    # by names known only at run time: parts of nvmath, and the stand-in for GPUs, which an environment variable names
-    dynamic = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if "import_module" in path.read_text())
+    # by names known only at run time: parts of nvmath, and the stand-in for GPUs, which an
+    # environment variable names
+    dynamic = sorted(
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if "import_module" in path.read_text()
+    )
     assert dynamic == ["devices/cublas.py", "devices/simulation.py"]
 
 
@@ -101,12 +122,29 @@ def test_code_digest_finds_every_import():
 def test_what_draws_needs_no_gpu(package):
     needed = code_digest.closure(*(name for name in modules() if name.startswith(f"{package}.")))
     code = {name for name in needed if "." in name}
-    assert not {"measuring.worker", "compiling.compile", "devices.cuda", "devices.cpu", "devices.cublas", "devices.blas"} & code
+    assert (
+        not {
+            "measuring.worker",
+            "compiling.compile",
+            "devices.cuda",
+            "devices.cpu",
+            "devices.cublas",
+            "devices.blas",
+        }
+        & code
+    )
     for name in code:
-        assert "pycuda" not in code_digest.path(name).read_text() or name == "compiling.provenance", name
+        assert (
+            "pycuda" not in code_digest.path(name).read_text() or name == "compiling.provenance"
+        ), name
 
 
 def test_a_digest_follows_what_is_imported():
-    assert {"devices.cuda", "devices.cublas", "measuring.verify", "core.expressions"} <= code_digest.closure("measuring.worker")
+    assert {
+        "devices.cuda",
+        "devices.cublas",
+        "measuring.verify",
+        "core.expressions",
+    } <= code_digest.closure("measuring.worker")
     assert "figures.draw" not in code_digest.closure("measuring.sweep", "measuring.worker")
     assert code_digest.digest("analysis.tables") != code_digest.digest("figures.draw")

@@ -1,4 +1,6 @@
-"""The search over random problems draws what it says, and reports a kernel that is incorrect on some of them."""
+"""The search over random problems draws what it says, and reports a kernel that is incorrect on
+some of them.
+"""
 
 import math
 from itertools import count
@@ -19,7 +21,13 @@ CORRECT = Verdict("correct")
 
 def search(ways, seed=0, seconds=300):
     clock = count()
-    return random_problems.search(ways, lambda problem: {**problem.names(), **NAMES}, seconds, seed, lambda: float(next(clock)))
+    return random_problems.search(
+        ways,
+        lambda problem: {**problem.names(), **NAMES},
+        seconds,
+        seed,
+        lambda: float(next(clock)),
+    )
 
 
 def searched(ways, seed=0):
@@ -46,7 +54,11 @@ def test_sizes_divide_tiles_and_do_not(problems):
 
 def test_rows_begin_anywhere_and_distances_between_rows_differ(problems):
     assert {problem.lda % 8 for problem in problems} == set(range(8))
-    assert len({problem.ldb - problem.n for problem in problems}) == len({problem.lda - problem.k for problem in problems}) == 20
+    assert (
+        len({problem.ldb - problem.n for problem in problems})
+        == len({problem.lda - problem.k for problem in problems})
+        == 20
+    )
     assert {problem.offset for problem in problems} == {0, 1, 4}
 
 
@@ -57,7 +69,9 @@ def test_half_of_the_problems_have_rows_at_multiples_of_16_bytes(problems):
 
 
 def test_scalars_are_of_every_kind(problems):
-    assert {(problem.alpha, problem.beta) for problem in problems} == {(a, b) for a in (1.0, -0.75, 0.0) for b in (0.0, 0.5, 1.0)}
+    assert {(problem.alpha, problem.beta) for problem in problems} == {
+        (a, b) for a in (1.0, -0.75, 0.0) for b in (0.0, 0.5, 1.0)
+    }
 
 
 def test_what_is_incorrect_on_some_problems_is_reported_with_one_of_them():
@@ -67,7 +81,9 @@ def test_what_is_incorrect_on_some_problems_is_reported_with_one_of_them():
     measured = searched([(*way(RUNG), incorrect), (*way(RUNG, "float16"), lambda problem: CORRECT)])
     assert 0 < measured["incorrect"] < measured["launches"][RUNG.name]
     assert measured["examples"][0]["by"].startswith(f"{RUNG.name} BM=64")
-    assert all(int(example["on"].split("K=")[1].split()[0]) > 1000 for example in measured["examples"])
+    assert all(
+        int(example["on"].split("K=")[1].split()[0]) > 1000 for example in measured["examples"]
+    )
 
 
 def test_the_search_ends_with_the_time_and_draws_the_same_for_a_seed():
@@ -91,8 +107,12 @@ def test_what_is_measured_is_told_every_minute_and_at_the_end():
 
 
 def test_the_last_minute_may_be_shorter():
-    assert [it["seconds"] for it in search([(*way(RUNG), lambda problem: CORRECT)], seconds=90)] == [60, 90]
-    assert [it["problems"] for it in search([(*way(RUNG), lambda problem: CORRECT)], seconds=0)] == [1]
+    assert [
+        it["seconds"] for it in search([(*way(RUNG), lambda problem: CORRECT)], seconds=90)
+    ] == [60, 90]
+    assert [
+        it["problems"] for it in search([(*way(RUNG), lambda problem: CORRECT)], seconds=0)
+    ] == [1]
 
 
 def test_no_kernel_gets_a_problem_that_it_does_not_support():

@@ -47,17 +47,24 @@ def test_a_second_run_waits_and_finds_what_the_first_measured(tmp_path, capfd, m
 
 @pytest.mark.parametrize("room", [0, 1, 30])
 def test_a_full_disk_is_told_and_what_was_written_is_kept(tmp_path, room):
-    """A limit on the size of files stands for the disk: the system refuses what is beyond it, and takes a part if that fits."""
+    """A limit on the size of files stands for the disk: the system refuses what is beyond it, and
+    takes a part if that fits.
+    """
     path = tmp_path / "j"
     fill(path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     journal = Journal(path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, before[1]))
     try:
-        with pytest.raises(InputError, match=r"j: cannot be written: .*; what was finished before is kept, run again"):
+        with pytest.raises(
+            InputError,
+            match=r"j: cannot be written: .*; what was finished before is kept, run again",
+        ):
             journal.append({"key": "k9", "samples_us": [1.0] * 50})
         with pytest.raises(InputError, match=r"s\.parquet: cannot be written"):
-            samples.write(tmp_path / "s.parquet", [{"key": "k", "reason": str(os.urandom(9000))}], {})
+            samples.write(
+                tmp_path / "s.parquet", [{"key": "k", "reason": str(os.urandom(9000))}], {}
+            )
         journal.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -84,7 +91,11 @@ def test_a_read_only_folder_is_told(monkeypatch, tmp_path):
 def test_a_parquet_file_that_rotted_is_told(tmp_path):
     """Any byte that changes is noticed, or changes nothing that is read."""
     path = tmp_path / "s.parquet"
-    samples.write(path, [{"key": str(i), "samples_us": [1.5 * i, 2.5], "time": "t"} for i in range(20)], {"commit": "abc"})
+    samples.write(
+        path,
+        [{"key": str(i), "samples_us": [1.5 * i, 2.5], "time": "t"} for i in range(20)],
+        {"commit": "abc"},
+    )
     data, rows = path.read_bytes(), samples.read(path)
     for at in range(0, len(data), 23):
         path.write_bytes(data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :])
@@ -92,7 +103,9 @@ def test_a_parquet_file_that_rotted_is_told(tmp_path):
             assert samples.read(path) == rows, at
     for cut in range(0, len(data), 97):
         path.write_bytes(data[:cut])
-        with pytest.raises(InputError, match=rf"s\.parquet: not a Parquet file .*{faults.MACHINE['rotten'].reason}"):
+        with pytest.raises(
+            InputError, match=rf"s\.parquet: not a Parquet file .*{faults.MACHINE['rotten'].reason}"
+        ):
             samples.read(path)
 
 
@@ -118,13 +131,22 @@ def test_damage_in_the_middle_is_told_and_nothing_is_dropped(tmp_path):
     data = path.read_bytes()
     for spoiled in (data.replace(b"k1", b"kX"), data.replace(b"\n", b"\nnonsense\n", 1)):
         path.write_bytes(spoiled)
-        with pytest.raises(InputError, match=r"j: line 2: damaged; expected a checksum and a record"):
+        with pytest.raises(
+            InputError, match=r"j: line 2: damaged; expected a checksum and a record"
+        ):
             Journal(path)
         assert path.read_bytes() == spoiled
 
 
 def test_parquet_keeps_the_samples_and_the_session(tmp_path):
-    row = {"device": "d", "kernel": "k", "m": 3, "samples_us": [1.25, 2.5], "key": "x", "status": "correct"}
+    row = {
+        "device": "d",
+        "kernel": "k",
+        "m": 3,
+        "samples_us": [1.25, 2.5],
+        "key": "x",
+        "status": "correct",
+    }
     samples.write(tmp_path / "s.parquet", [row, {**row, "samples_us": None}], {"commit": "abc"})
     rows, session = samples.read(tmp_path / "s.parquet")
     assert session == {"commit": "abc"}
@@ -134,12 +156,18 @@ def test_parquet_keeps_the_samples_and_the_session(tmp_path):
 
 def write_old(path, schema):
     """A file of an older program, whose columns were other ones."""
-    table = pa.Table.from_pylist([{"key": "x", "samples_us": [1.0], "padding": 3, "offset": 0}], schema=schema)
-    pq.write_table(table.replace_schema_metadata({"checksum": samples._checksum(table.to_pylist(), {})}), path)
+    table = pa.Table.from_pylist(
+        [{"key": "x", "samples_us": [1.0], "padding": 3, "offset": 0}], schema=schema
+    )
+    pq.write_table(
+        table.replace_schema_metadata({"checksum": samples._checksum(table.to_pylist(), {})}), path
+    )
 
 
 def test_a_file_of_few_samples_is_small(tmp_path):
-    """Published data are hundreds of such files. The Arrow schema alone would take as much again."""
+    """Published data are hundreds of such files. The Arrow schema alone would take as much
+    again.
+    """
     samples.write(tmp_path / "s.parquet", [{"key": "a", "samples_us": [1.0] * 10}], {"job": "x"})
     assert (tmp_path / "s.parquet").stat().st_size < 7000
     assert samples.read(tmp_path / "s.parquet")[1] == {"job": "x"}
@@ -158,10 +186,22 @@ def test_samples_outlive_the_columns_added_since(tmp_path):
 
 def test_numbers_of_a_b_and_c_are_text_and_single_ones_are_what_older_files_have(tmp_path):
     path = tmp_path / "new.parquet"
-    samples.write(path, [{"key": "x", "samples_us": [], "padding": padding, "offset": 0} for padding in ("1,4,2", 3)], {})
-    assert [(row["padding"], row["offset"]) for row in samples.read(path)[0]] == [("1,4,2", 0), (3, 0)]
+    samples.write(
+        path,
+        [
+            {"key": "x", "samples_us": [], "padding": padding, "offset": 0}
+            for padding in ("1,4,2", 3)
+        ],
+        {},
+    )
+    assert [(row["padding"], row["offset"]) for row in samples.read(path)[0]] == [
+        ("1,4,2", 0),
+        (3, 0),
+    ]
     number = {"padding": pa.int32(), "offset": pa.int32()}
-    old = pa.schema([pa.field(field.name, number.get(field.name, field.type)) for field in samples.SCHEMA])
+    old = pa.schema(
+        [pa.field(field.name, number.get(field.name, field.type)) for field in samples.SCHEMA]
+    )
     write_old(path, old)
     (row,), _ = samples.read(path)
     assert (row["padding"], row["offset"]) == (3, 0)
@@ -170,7 +210,9 @@ def test_numbers_of_a_b_and_c_are_text_and_single_ones_are_what_older_files_have
 @pytest.mark.parametrize("foreign", ["3", "[]", "{}", '{"key": 1}', "[" * 9999])
 def test_a_journal_line_that_is_whole_and_not_ours_is_damaged(tmp_path, foreign):
     (tmp_path / "a.journal").write_text(f"{zlib.crc32(foreign.encode()):08x} {foreign}\n")
-    with pytest.raises(InputError, match=r"a\.journal: line 1: damaged; expected a checksum and a record"):
+    with pytest.raises(
+        InputError, match=r"a\.journal: line 1: damaged; expected a checksum and a record"
+    ):
         Journal(tmp_path / "a.journal")
 
 

@@ -26,11 +26,19 @@ EMPTY = pd.DataFrame(columns=["pair", "verdict", "low", "high"])
 
 
 def runs(machines, seed=0, candidates=40, called="not distinguishable"):
-    """Runs on machines of the given names; what is a machine's or a run's own is another in every candidate."""
+    """Runs on machines of the given names; what is a machine's or a run's own is another in every
+    candidate.
+    """
     random = np.random.default_rng(seed)
-    names = [(f"k{i}", "-", "", "float32", str(size), "warm", False, False) for size in SIZES for i in range(candidates)]
+    names = [
+        (f"k{i}", "-", "", "float32", str(size), "warm", False, False)
+        for size in SIZES
+        for i in range(candidates)
+    ]
     table = pd.DataFrame(names, columns=repeatability.CANDIDATE)
-    levels = {machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))}
+    levels = {
+        machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))
+    }
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
     pairs = pd.DataFrame(
         {
@@ -43,9 +51,13 @@ def runs(machines, seed=0, candidates=40, called="not distinguishable"):
 
     def run(level):
         ratios = level + OF_RUN * random.normal(size=len(table))
-        return table.assign(log_ratio=ratios, half=half, processes=5, log_us=-2 * ratios)  # twice as far apart, the other way
+        # twice as far apart, the other way
+        return table.assign(log_ratio=ratios, half=half, processes=5, log_us=-2 * ratios)
 
-    return [repeatability.Run(f"run{i}", "d", m, {}, run(levels[m]), pairs) for i, m in enumerate(machines)]
+    return [
+        repeatability.Run(f"run{i}", "d", m, {}, run(levels[m]), pairs)
+        for i, m in enumerate(machines)
+    ]
 
 
 def test_the_spread_of_runs_and_of_machines_is_found():
@@ -54,11 +66,17 @@ def test_the_spread_of_runs_and_of_machines_is_found():
     assert table[["machines", "runs", "candidates"]].to_numpy().tolist() == [[3, 5, 400]] * 2
     assert table[["repeat_pairs", "reproduce_pairs"]].to_numpy().tolist() == [[2, 8]] * 2
     assert table["repeat_sd"].tolist() == pytest.approx([OF_RUN] * 2, rel=0.1)
-    assert table["reproduce_sd"].tolist() == pytest.approx([math.hypot(OF_MACHINE, OF_RUN)] * 2, rel=0.1)
+    assert table["reproduce_sd"].tolist() == pytest.approx(
+        [math.hypot(OF_MACHINE, OF_RUN)] * 2, rel=0.1
+    )
     assert (table["repeat_limit"] == 2.8 * table["repeat_sd"]).all()
-    assert (table["reproduce_limit"] / table["reproduce_sd"]).tolist() == pytest.approx([math.sqrt(2) * 4.3027] * 2, rel=1e-4)
+    assert (table["reproduce_limit"] / table["reproduce_sd"]).tolist() == pytest.approx(
+        [math.sqrt(2) * 4.3027] * 2, rel=1e-4
+    )
     for name in ("repeat", "reproduce"):
-        assert table[f"{name}_time_limit"].tolist() == pytest.approx(list(2 * table[f"{name}_limit"]))
+        assert table[f"{name}_time_limit"].tolist() == pytest.approx(
+            list(2 * table[f"{name}_limit"])
+        )
 
 
 @pytest.mark.parametrize(
@@ -131,7 +149,9 @@ def test_the_pair_of_runs_that_repeats_the_least_is_named():
 
 
 def test_a_difference_is_within_welchs_interval():
-    """Which is narrower than the root of the sum of the squares of two intervals by t of few processes."""
+    """Which is narrower than the root of the sum of the squares of two intervals by t of few
+    processes.
+    """
     random, few = np.random.default_rng(2), 5
     names = [(f"k{i}", "-", "", "float32", "64", "warm", False, False) for i in range(4000)]
 
@@ -143,16 +163,24 @@ def test_a_difference_is_within_welchs_interval():
         return repeatability.Run(name, "d", "a", {}, table, EMPTY)
 
     first, second = run("one"), run("other")
-    assert repeatability.claims([first, second])["same_machine"]["covered"] == pytest.approx(0.95, abs=0.01)
+    assert repeatability.claims([first, second])["same_machine"]["covered"] == pytest.approx(
+        0.95, abs=0.01
+    )
     both = np.hypot(first.ratios["half"], second.ratios["half"])
     assert (abs(first.ratios["log_ratio"] - second.ratios["log_ratio"]) <= both).mean() > 0.968
 
 
 @pytest.mark.parametrize("machines", [3, 5])
 def test_a_limit_from_few_machines_covers_the_next_ones(machines):
-    """Though each machine moves all kernels of a problem together, however many they are. Each problem has a limit of its own."""
+    """Though each machine moves all kernels of a problem together, however many they are. Each
+    problem has a limit of its own.
+    """
     random, problems = np.random.default_rng(3), [str(size) for size in range(200)]
-    names = [(f"k{i}", "-", "", "float32", problem, "warm", False, False) for problem in problems for i in range(3)]
+    names = [
+        (f"k{i}", "-", "", "float32", problem, "warm", False, False)
+        for problem in problems
+        for i in range(3)
+    ]
     candidates = pd.DataFrame(names, columns=repeatability.CANDIDATE)
     made = []
     for number in range(machines):
@@ -161,7 +189,8 @@ def test_a_limit_from_few_machines_covers_the_next_ones(machines):
         made.append(repeatability.Run("", "d", str(number), {}, table, pd.DataFrame()))
     limits = repeatability.table(made)["reproduce_limit"]
     assert len(limits) == len(problems)
-    covered = [math.erf(limit / 2) for limit in limits]  # the chance that two more machines differ by no more
+    # the chance that two more machines differ by no more
+    covered = [math.erf(limit / 2) for limit in limits]
     assert 0.92 <= np.mean(covered) <= 0.98
 
 
@@ -174,13 +203,16 @@ def test_a_limit_for_a_rarer_case_is_wider_by_what_its_machines_tell():
 
 def test_a_limit_that_is_too_narrow_shows():
     narrow = runs(["a", "a", "b"])
-    narrow = [replace(run, ratios=run.ratios.assign(half=run.ratios["half"] / 10)) for run in narrow]
+    narrow = [
+        replace(run, ratios=run.ratios.assign(half=run.ratios["half"] / 10)) for run in narrow
+    ]
     assert repeatability.claims(narrow)["same_machine"]["covered"] < 0.5
     shifted = runs(["a", "b", "c", "d"], candidates=100)
     shifted[3].ratios["log_ratio"] += 0.5  # the fourth machine is like no other
     claims = repeatability.claims(shifted)
     assert claims["other_machine"]["covered"] == 1  # its limit knows of it
-    assert claims["held_out"]["covered"] == pytest.approx(3 / 4, abs=0.02)  # all fails where it is held out
+    # all fails where it is held out
+    assert claims["held_out"]["covered"] == pytest.approx(3 / 4, abs=0.02)
     assert claims["held_out"]["least"] == {"of": "d", "pairs": 3, "rows": 600, "covered": 0}
 
 
@@ -191,13 +223,25 @@ def test_controls_that_are_called_different_are_counted():
 
 
 def write_dataset(folder, machine, factor):
-    """A published dataset of two kernels, one `factor` times as fast as the reference, without noise; all of one device."""
-    synthetic.write(folder, device="d", problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas"), processes=3)
+    """A published dataset of two kernels, one `factor` times as fast as the reference, without
+    noise; all of one device.
+    """
+    synthetic.write(
+        folder,
+        device="d",
+        problems=[(256, 256, 256)],
+        kernels=("03_shared_tile", "cublas"),
+        processes=3,
+    )
     rows, session = samples.read(folder / "confirmed.parquet")
     rows = [row for row in rows if row["state"] == "warm" and row["role"] == "best"]
     for row in rows:
         us = 1.01 if row["kernel"] == "cublas" else 1 / factor
-        row |= {"samples_us": [us * (1 + row["process"] / 1e4)] * 3, "reference_us": [1.0] * 3, "uuid": machine}
+        row |= {
+            "samples_us": [us * (1 + row["process"] / 1e4)] * 3,
+            "reference_us": [1.0] * 3,
+            "uuid": machine,
+        }
     samples.write(folder / "confirmed.parquet", rows, session)
 
 
@@ -208,7 +252,11 @@ def exactly(folder):
 
 
 def test_a_busy_machine_says_nothing_of_how_far_runs_differ(tmp_path):
-    sizes = {"problems": [(256, 256, 256), (512, 512, 512)], "kernels": ("03_shared_tile", "cublas"), "processes": 3}
+    sizes = {
+        "problems": [(256, 256, 256), (512, 512, 512)],
+        "kernels": ("03_shared_tile", "cublas"),
+        "processes": 3,
+    }
     run = repeatability.run_of(Dataset.open(synthetic.write(tmp_path / "busy", busy=256, **sizes)))
     assert set(run.ratios["problem"]) == {"512"}
 
@@ -220,12 +268,17 @@ def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
     assert repeatability.write(tmp_path) == []  # nothing to compare with
     write_dataset(second, "GPU-2", 1.01)
     shutil.rmtree(second / "samples")
-    written(tmp_path / "d" / "old" / "1" / "environment.json", "{}")  # its campaign left the confirmation out
+    # its campaign left the confirmation out
+    written(tmp_path / "d" / "old" / "1" / "environment.json", "{}")
     synthetic.index(tmp_path)
-    assert [path.name for path in repeatability.write(tmp_path)] == ["repeat-d.csv", "repeat-d.json"]
+    assert [path.name for path in repeatability.write(tmp_path)] == [
+        "repeat-d.csv",
+        "repeat-d.json",
+    ]
     (row,) = csv_files.read_csv(tmp_path / "repeat-d.csv").to_dict("records")
     assert row["reproduce_sd"] == pytest.approx(math.log(1.01) / math.sqrt(2), rel=1e-4)
-    assert (row["candidates"], row["machines"], row["runs"]) == (1, 2, 2)  # the reference beside itself is no result
+    # the reference beside itself is no result
+    assert (row["candidates"], row["machines"], row["runs"]) == (1, 2, 2)
     claims = json.loads((tmp_path / "repeat-d.json").read_text())
     assert claims["runs"] == [
         {"dataset": "d/default/1", "machine": "GPU-1", **exactly(first)},
@@ -251,14 +304,24 @@ def test_a_kernel_that_was_another_then_has_not_repeated(tmp_path):
 
 
 def test_a_run_is_one_confirmation_on_one_device(tmp_path):
-    synthetic.write(tmp_path / "none", problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas"), processes=0)
-    with pytest.raises(InputError, match=r"none/confirmed\.parquet: missing; expected a dataset whose campaign has not left"):
+    synthetic.write(
+        tmp_path / "none",
+        problems=[(256, 256, 256)],
+        kernels=("03_shared_tile", "cublas"),
+        processes=0,
+    )
+    with pytest.raises(
+        InputError,
+        match=r"none/confirmed\.parquet: missing; expected a dataset whose campaign has not left",
+    ):
         repeatability.run_of(Dataset.open(tmp_path / "none"))
     write_dataset(tmp_path / "two", "GPU-1", 1.0)
     path = tmp_path / "two" / "confirmed.parquet"
     rows, session = samples.read(path)
     samples.write(path, [*rows, rows[0] | {"uuid": "GPU-2"}], session)
-    with pytest.raises(InputError, match=r"confirmed\.parquet: measured on 2 devices; expected one"):
+    with pytest.raises(
+        InputError, match=r"confirmed\.parquet: measured on 2 devices; expected one"
+    ):
         repeatability.run_of(Dataset.open(tmp_path / "two"))
 
 

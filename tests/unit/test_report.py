@@ -13,7 +13,9 @@ CAPTIONS = ROOT / "workflow" / "report"
 
 
 def caption(figure):
-    text = Environment(undefined=StrictUndefined).from_string((CAPTIONS / "figures.rst").read_text())
+    text = Environment(undefined=StrictUndefined).from_string(
+        (CAPTIONS / "figures.rst").read_text()
+    )
     return text.render(snakemake=SimpleNamespace(wildcards=SimpleNamespace(figure=figure)))
 
 
@@ -27,7 +29,8 @@ def test_a_figure_has_a_caption_of_its_own(name):
     assert len(text.split("State ``")[0].strip()) > 100
     assert text != caption(f"{next(other for other in drawn() if other != name)}-warm")
     assert caption(f"{name}-float64-warm") == text
-    settings = {"report_level": 2, "halt_level": 2}  # a warning of reStructuredText would be seen in the report
+    # a warning of reStructuredText would be seen in the report
+    settings = {"report_level": 2, "halt_level": 2}
     assert "warm" in publish_parts(text, writer="html", settings_overrides=settings)["body"]
 
 

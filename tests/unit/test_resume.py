@@ -1,4 +1,6 @@
-"""A job that is killed at any write to its journal loses nothing: sweep and confirmation on a simulated GPU, in this process."""
+"""A job that is killed at any write to its journal loses nothing: sweep and confirmation on a
+simulated GPU, in this process.
+"""
 
 import itertools
 import json
@@ -23,10 +25,14 @@ class Killed(BaseException):
 
 
 class Machine(Jobs):
-    """Runs a job on the simulated GPU. `kill` ends the next run at its first write to the journal."""
+    """Runs a job on the simulated GPU. `kill` ends the next run at its first write to the
+    journal.
+    """
 
     def __init__(self, folder, monkeypatch):
-        super().__init__(folder, monkeypatch, {"many": 3}, confirm={"processes": 3, "rounds": 3, "within": 0.5})
+        super().__init__(
+            folder, monkeypatch, {"many": 3}, confirm={"processes": 3, "rounds": 3, "within": 0.5}
+        )
         self.measure |= {"states": ["warm", "cold"], "race": False}
         self.kill, append = "", Journal.append
 
@@ -61,7 +67,12 @@ def measured(path):
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # the last may be torn
     parsed = [_parse(line) for line in lines]
     assert None not in parsed, "a damaged line"
-    return [row | {"key": record["key"]} for record in parsed for row in record.get("rows", [record]) if "samples_us" in row]
+    return [
+        row | {"key": record["key"]}
+        for record in parsed
+        for row in record.get("rows", [record])
+        if "samples_us" in row
+    ]
 
 
 def same(rows):
@@ -69,7 +80,8 @@ def same(rows):
 
 
 def killed_at_every_write(machine, journal, run, most, total):
-    """Kill a job before, in and after each of its writes, one run after the other; returns what it has in the end, and how many kills.
+    """Kill a job before, in and after each of its writes, one run after the other; returns what it
+    has in the end, and how many kills.
 
     `most` is how many measurements are under way at a time, of `total`.
     """
@@ -101,17 +113,22 @@ def test_a_sweep_that_is_killed_at_every_write_loses_nothing(machine):
     assert {row["key"]: row["samples_us"] for row in rows} == kept
     machine.project = {"commit": "d", "dirty": False}
     of_another_commit = records.read(machine.sweep(JOB, "killed"))[1]
-    assert (of_another_commit["commit"], of_another_commit["dirty"]) == ("c", True)  # which measured nothing
+    # which measured nothing
+    assert (of_another_commit["commit"], of_another_commit["dirty"]) == ("c", True)
     assert machine.timed() == 0
 
 
 def test_a_confirmation_that_is_killed_at_every_write_loses_nothing(machine):
     samples = machine.sweep(JOB)
     whole = machine.confirm(samples, "whole")
-    assert [row["process"] for row in whole] == [process for process in (1, 2, 3) for _ in range(2 * 3)]
+    assert [row["process"] for row in whole] == [
+        process for process in (1, 2, 3) for _ in range(2 * 3)
+    ]
     assert {row["status"] for row in whole} == {"correct"}
     journal = machine.folder / "killed.journal"
-    rows, kills = killed_at_every_write(machine, journal, lambda: machine.confirm(samples, "killed"), 3, len(whole))
+    rows, kills = killed_at_every_write(
+        machine, journal, lambda: machine.confirm(samples, "killed"), 3, len(whole)
+    )
     assert kills == 3 * (3 * 2)  # processes and states
     assert (machine.session["measured"], machine.session["children"]) == (0, 0)  # by the last run
     assert same(rows) == same(whole)
@@ -145,7 +162,11 @@ def test_a_job_starts_no_worker_before_the_device_is_its_own(machine, virtual_cl
         other.__exit__(None, None, None)
 
     virtual_clock.after(2.5 * WAIT_SECONDS, end)
-    rows = machine.confirm(samples, "waited") if samples else records.read(machine.sweep(JOB, "waited"))[0]
+    rows = (
+        machine.confirm(samples, "waited")
+        if samples
+        else records.read(machine.sweep(JOB, "waited"))[0]
+    )
     assert asked == []
     assert machine.session["waited_seconds"] == 3 * WAIT_SECONDS
     assert {row["status"] for row in rows} == {"correct"}

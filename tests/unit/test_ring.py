@@ -1,7 +1,9 @@
-"""The ring of stages of rung 21, whose producers take turns: its barriers, simulated in random order.
+"""The ring of stages of rung 21, whose producers take turns: its barriers, simulated in random
+order.
 
-A barrier knows no more of its phase than the parity. Who waits for a phase with the parity of the one before the present one goes on at once:
-so a producer must never come to a stage while the consumers have yet to give it back twice.
+A barrier knows no more of its phase than the parity. Who waits for a phase with the parity of the
+one before the present one goes on at once: so a producer must never come to a stage while the
+consumers have yet to give it back twice.
 """
 
 import random
@@ -31,10 +33,15 @@ class Barrier:
 
 
 class Ring:
-    """The stages, and what goes wrong with them; a stage holds half a chunk, and two warps or more give it back."""
+    """The stages, and what goes wrong with them; a stage holds half a chunk, and two warps or more
+    give it back.
+    """
 
     def __init__(self, stages: int) -> None:
-        self.full, self.empty = [Barrier(1) for _ in range(stages)], [Barrier(WARPS) for _ in range(stages)]
+        self.full, self.empty = (
+            [Barrier(1) for _ in range(stages)],
+            [Barrier(WARPS) for _ in range(stages)],
+        )
         self.holds: list[int | None] = [None] * stages
         self.reading, self.wrong = [0] * stages, False
 
@@ -52,7 +59,9 @@ class Ring:
             for stage, parity in (next(halves), next(halves)):
                 if chunk % teams == team:
                     yield self.empty[stage], parity
-                    self.wrong |= self.reading[stage] > 0 or self.full[stage].phase != self.empty[stage].phase
+                    self.wrong |= (
+                        self.reading[stage] > 0 or self.full[stage].phase != self.empty[stage].phase
+                    )
                     self.holds[stage] = chunk
                     yield None
                     self.full[stage].arrive()
@@ -75,7 +84,9 @@ def safe(stages: int, teams: int) -> bool:
     """Whether nothing is written over or read too early, nor waits for ever, in many orders."""
     for seed in range(ORDERS):
         chance, ring = random.Random(seed), Ring(stages)
-        agents = [ring.producer(team, teams) for team in range(teams)] + [ring.consumer() for _ in range(WARPS)]
+        agents = [ring.producer(team, teams) for team in range(teams)] + [
+            ring.consumer() for _ in range(WARPS)
+        ]
         waits: dict[int, tuple[Barrier, int] | None] = dict.fromkeys(range(len(agents)))
         speed = [chance.choice([1, 30]) for _ in agents]
         while waits and not ring.wrong:
@@ -94,12 +105,20 @@ def safe(stages: int, teams: int) -> bool:
 
 @pytest.mark.parametrize("stages", range(3, 10))
 def test_as_many_teams_are_safe_as_the_ring_has_chunks(stages):
-    assert [teams for teams in range(1, 7) if safe(stages, teams)] == list(range(1, (stages + 1) // 2 + 1))
+    assert [teams for teams in range(1, 7) if safe(stages, teams)] == list(
+        range(1, (stages + 1) // 2 + 1)
+    )
 
 
 def test_the_kernel_asks_for_that():
     kernel = discover(ROOT)["cuda/21_tensor_split"]
-    swept = {"BM": [64], "BN": [64], "STAGES": list(range(3, 10)), "SLICES": [1], "DIRECT": [1, 2, 3]}
+    swept = {
+        "BM": [64],
+        "BN": [64],
+        "STAGES": list(range(3, 10)),
+        "SLICES": [1],
+        "DIRECT": [1, 2, 3],
+    }
     allowed = {
         (names["STAGES"], names["DIRECT"]): not objection
         for configuration, objection in kernel.expand(swept, ["float32"])

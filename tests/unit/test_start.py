@@ -20,7 +20,9 @@ from planted import ROOT, written
 
 def test_the_package_must_be_that_of_the_checkout(tmp_path):
     start.check_installation(sys.executable, ROOT)
-    with pytest.raises(InputError, match=f"runs the package of {ROOT}; expected that of {tmp_path}, which"):
+    with pytest.raises(
+        InputError, match=f"runs the package of {ROOT}; expected that of {tmp_path}, which"
+    ):
         start.check_installation(sys.executable, tmp_path)
     with pytest.raises(InputError, match="runs the package of no checkout; expected that of"):
         start.check_installation("/bin/true", ROOT)
@@ -37,7 +39,10 @@ def test_a_path_with_a_space_is_given_from_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "a space")
     assert start.unquoted(str(tmp_path / "a space" / "bin" / "python")) == "bin/python"
     for name in ("with space", "it's"):
-        with pytest.raises(InputError, match=f"{name}/python: has a space, a quote or the like in its path from here"):
+        with pytest.raises(
+            InputError,
+            match=f"{name}/python: has a space, a quote or the like in its path from here",
+        ):
             start.unquoted(str(tmp_path / "a space" / name / "python"))
 
 
@@ -45,17 +50,29 @@ def test_a_folder_must_be_writable(tmp_path):
     start.check_writable(tmp_path, "x")
     assert list((tmp_path / ".snakemake").iterdir()) == []
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"file: cannot be written: .*; expected a folder for results: .* by snakemake x$"):
+    with pytest.raises(
+        InputError,
+        match=r"file: cannot be written: .*; expected a folder for results: .* by snakemake x$",
+    ):
         start.check_writable(tmp_path / "file", "snakemake x")
 
 
-@pytest.mark.parametrize(("left", "files", "full"), [
-    (200, (1000, 1000), True), (9000, (1000, 60), True), (9000, (1000, 900), False), (9000, (0, 0), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("left", "files", "full"),
+    [
+        (200, (1000, 1000), True),
+        (9000, (1000, 60), True),
+        (9000, (1000, 900), False),
+        (9000, (0, 0), False),
+    ],
+)
 def test_a_disk_that_is_full_from_the_start_is_told_first(tmp_path, monkeypatch, left, files, full):
     room = SimpleNamespace(f_bavail=left, f_frsize=1 << 10, f_files=files[0], f_favail=files[1])
     monkeypatch.setattr(os, "statvfs", lambda path: room)
-    says = rf"{tmp_path}: the disk has room for {left} KiB and {files[1]} files; expected at least 1024 KiB and 200 files"
+    says = (
+        rf"{tmp_path}: the disk has room for {left} KiB and {files[1]} files; expected at least "
+        rf"1024 KiB and 200 files"
+    )
     with pytest.raises(InputError, match=says) if full else contextlib.nullcontext():
         start.check_writable(tmp_path, "x")
 
@@ -74,7 +91,9 @@ def test_two_interrupts_at_once_are_one(virtual_clock):
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory):
-    """What Python of an environment with `envs/start.py` finds: the environment given, code may print more."""
+    """What Python of an environment with `envs/start.py` finds: the environment given, code may
+    print more.
+    """
     folder = tmp_path_factory.mktemp("environment")
     python = interpreter(folder, "import gemm_ladder_start")
     (packages,) = folder.glob("lib/python3*/site-packages")
@@ -82,8 +101,12 @@ def started(tmp_path_factory):
 
     def run(code="", **environment):
         code = f"import json, os, sys; {code}\nprint(json.dumps([sys.path, dict(os.environ)]))"
-        given = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"} | environment
-        done = subprocess.run([python, "-c", code], env=given, capture_output=True, text=True, check=False)
+        given = {
+            name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"
+        } | environment
+        done = subprocess.run(
+            [python, "-c", code], env=given, capture_output=True, text=True, check=False
+        )
         return done.stderr, *(json.loads(done.stdout) if not done.returncode else ((), {}))
 
     run.prefix = folder
@@ -105,17 +128,28 @@ for compiler, name in ((compilers._cc, "cpu/odd.c"), (compilers._nvcc, "cuda/odd
 @pytest.mark.parametrize("options", [(), ("-I",)])
 def test_files_are_utf_8_whatever_the_locale(started, tmp_path, monkeypatch, options):
     header = "/*---\ntitle: ≈ – ×\nidea: odd\n{}---*/\n// ≈ – ×\n"
-    written(tmp_path / "cpu" / "odd.c", header.format("") + "void gemm() {}\n".replace("()", f"({ARGUMENTS})"))
-    written(tmp_path / "cuda" / "odd.cu", header.format("block: [1]\ngrid: [1]\n") + 'extern "C" __global__ void gemm() {}\n')
+    written(
+        tmp_path / "cpu" / "odd.c",
+        header.format("") + "void gemm() {}\n".replace("()", f"({ARGUMENTS})"),
+    )
+    written(
+        tmp_path / "cuda" / "odd.cu",
+        header.format("block: [1]\ngrid: [1]\n") + 'extern "C" __global__ void gemm() {}\n',
+    )
     monkeypatch.chdir(tmp_path)
     command = [started.prefix / "bin" / "python", *options, "-c", COMPILES]
-    done = subprocess.run(command, env=os.environ | OTHER, capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(
+        command, env=os.environ | OTHER, capture_output=True, encoding="utf-8", check=False
+    )
     assert (done.stderr, done.stdout) == ("", "True ≈ – ×\n" * 2)
 
 
 def test_a_terminal_gets_its_own_encoding_and_escapes_for_what_it_lacks(started, tmp_path):
     charmap = ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", tmp_path / "de_DE"]
-    if not shutil.which("localedef") or subprocess.run(charmap, capture_output=True, check=False).returncode > 1:
+    if (
+        not shutil.which("localedef")
+        or subprocess.run(charmap, capture_output=True, check=False).returncode > 1
+    ):
         pytest.skip("needs localedef and the sources of locales")  # Debian's package `locales`
     reader, terminal = os.openpty()
     command = [started.prefix / "bin" / "python", "-c", "print('µ ≈', open('/dev/null').encoding)"]
@@ -157,13 +191,18 @@ def test_a_home_that_cannot_be_written_needs_no_cache(started):
 def test_snakemake_starts_without_a_home(started, tmp_path):
     (tmp_path / "Snakefile").write_text("rule all:\n    shell: 'true'\n")
     command = ["-m", "snakemake", "-n", "--directory", tmp_path, "-s", tmp_path / "Snakefile"]
-    environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"} | {"HOME": "/dev/null"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"
+    } | {"HOME": "/dev/null"}
     command = [started.prefix / "bin" / "python", *command]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_an_engine_that_nobody_uses_does_not_warn(started):
-    text = "The environment variable CONDOR_CONFIG is unset, /etc/condor does not exist, and there is no user named 'condor'"
+    text = (
+        "The environment variable CONDOR_CONFIG is unset, /etc/condor does not exist, and there "
+        "is no user named 'condor'"
+    )
     assert started(f"import warnings; warnings.warn({text!r})")[0] == ""
     assert "UserWarning: other" in started("import warnings; warnings.warn('other')")[0]

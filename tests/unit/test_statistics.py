@@ -16,9 +16,11 @@ from ladder.core.stats import (
 
 
 def test_ranks_are_those_of_the_tables():
-    # David and Nagaraja: intervals of at least 95 % by whole ranks are (x1, x6) for n = 6, (x2, x9) for 10, (x6, x15) for 20
+    # David and Nagaraja: intervals of at least 95 % by whole ranks are (x1, x6) for n = 6, (x2, x9)
+    # for 10, (x6, x15) for 20
     for n, rank, covered in [(6, 1, 31 / 32), (10, 2, 1 - 22 / 1024), (20, 6, 0.9586105346679688)]:
-        assert median_ranks(n, covered) == (rank - 1, 0.0)  # what whole ranks cover needs no interpolation
+        # what whole ranks cover needs no interpolation
+        assert median_ranks(n, covered) == (rank - 1, 0.0)
         assert median_ranks(n)[0] == rank - 1
         assert 0 < median_ranks(n)[1] < 1
     for n in (1, 2, 3, 5):
@@ -26,15 +28,22 @@ def test_ranks_are_those_of_the_tables():
 
 
 def test_interpolation_goes_from_rank_to_rank():
-    ends = [median_interval(range(1, 21), confidence)[1] for confidence in np.linspace(0.99, 0.75, 400)]
+    ends = [
+        median_interval(range(1, 21), confidence)[1] for confidence in np.linspace(0.99, 0.75, 400)
+    ]
     assert ends == sorted(ends)
     assert max(np.diff(ends)) < 0.3
 
 
 def test_known_answers():
     median, low, high = median_interval([5, 1, 4, 2, 3, 6, 10, 9, 8, 7])
-    # Hettmansperger and Sheather for n = 10: (0.97852 - 0.95) / (0.97852 - 0.89063) = 0.3244; 8 * 0.3244 / (2 + 6 * 0.3244) = 0.6577
-    assert (median, low, high) == (5.5, pytest.approx(2.6577, abs=1e-4), pytest.approx(8.3423, abs=1e-4))
+    # Hettmansperger and Sheather for n = 10: (0.97852 - 0.95) / (0.97852 - 0.89063) = 0.3244; 8 *
+    # 0.3244 / (2 + 6 * 0.3244) = 0.6577
+    assert (median, low, high) == (
+        5.5,
+        pytest.approx(2.6577, abs=1e-4),
+        pytest.approx(8.3423, abs=1e-4),
+    )
     assert median_interval([1, 2, 3]) == (2, 1, 3)
     assert median_interval([4]) == (4, 4, 4)
     assert relative_half_width([10] * 9 + [11]) == 0
@@ -71,7 +80,10 @@ NOISE = {
     "exponential": (lambda random, size: random.exponential(1, size), np.log(2)),
     "uniform": (lambda random, size: random.random(size), 0.5),
     "heavy tails": (lambda random, size: random.standard_cauchy(size), 0.0),
-    "two modes": (lambda random, size: random.normal(0, 1, size) + 2 * (random.random(size) < 0.3), 0.4905),
+    "two modes": (
+        lambda random, size: random.normal(0, 1, size) + 2 * (random.random(size) < 0.3),
+        0.4905,
+    ),
 }
 
 
@@ -87,7 +99,10 @@ def test_the_interval_covers_the_median(noise, n):
 def test_pairing_takes_out_what_drifts():
     random = np.random.default_rng(2)
     drift = np.linspace(1, 1.5, 40)
-    ours, reference = 10 * drift * random.normal(1, 1e-3, 40), 8 * drift * random.normal(1, 1e-3, 40)
+    ours, reference = (
+        10 * drift * random.normal(1, 1e-3, 40),
+        8 * drift * random.normal(1, 1e-3, 40),
+    )
     ratio, low, high = paired_ratio(reference, ours)
     assert low <= 0.8 <= high
     assert (high - low) / ratio < 0.003 < relative_half_width(ours)
@@ -104,8 +119,12 @@ def test_no_geometric_mean_of_what_has_none(values):
 def test_student_is_that_of_the_tables():
     # Abramowitz and Stegun, table 26.10, for probabilities of 95 % and 99 %
     for degrees, at_95, at_99 in [
-        (1, 12.706, 63.657), (2, 4.303, 9.925), (4, 2.776, 4.604), (7, 2.365, 3.499), (120, 1.980, 2.617),
-    ]:  # fmt: skip
+        (1, 12.706, 63.657),
+        (2, 4.303, 9.925),
+        (4, 2.776, 4.604),
+        (7, 2.365, 3.499),
+        (120, 1.980, 2.617),
+    ]:
         assert student_t(degrees) == pytest.approx(at_95, abs=5e-4)
         assert student_t(degrees, 0.99) == pytest.approx(at_99, abs=5e-4)
     with pytest.raises(ValueError, match="no degrees of freedom"):
@@ -113,7 +132,8 @@ def test_student_is_that_of_the_tables():
 
 
 def test_processes_by_hand():
-    # medians 1, e and e squared: mean 1 and standard deviation 1 of the logarithms, so the half-width is 4.303 / sqrt(3)
+    # medians 1, e and e squared: mean 1 and standard deviation 1 of the logarithms, so the
+    # half-width is 4.303 / sqrt(3)
     middle, low, high = between_processes([[1, 1, 9], [np.e], [np.e**2, np.e, np.e**2]])
     assert middle == pytest.approx(np.e)
     assert np.log([low, high]).tolist() == pytest.approx([1 - 2.4841, 1 + 2.4841], abs=1e-4)
@@ -124,14 +144,19 @@ def test_processes_by_hand():
         between_processes([])
 
 
-TAILS = {"normal": lambda random, size: random.normal(0, 1, size), "heavy tails": lambda random, size: random.standard_t(2, size)}
+TAILS = {
+    "normal": lambda random, size: random.normal(0, 1, size),
+    "heavy tails": lambda random, size: random.standard_t(2, size),
+}
 
 
 @pytest.mark.parametrize("processes", [3, 5, 8])
 @pytest.mark.parametrize("noise", TAILS)
 @pytest.mark.parametrize("sd", [(0.01, 0.02, 0.003), (0.0, 0.02, 0.003), (0.01, 0.0, 0.0005)])
 def test_the_between_process_interval_covers_what_more_processes_would_find(processes, noise, sd):
-    """Log times of two kernels: kernel + process (its own for each kernel) + round (shared) + noise. The quotient is known: 1.02."""
+    """Log times of two kernels: kernel + process (its own for each kernel) + round (shared) +
+    noise. The quotient is known: 1.02.
+    """
     random, trials, rounds = np.random.default_rng(11), 4000, 8
     of_process, of_round, of_noise = sd
     shared = of_round * TAILS[noise](random, (trials, processes, rounds))
@@ -145,4 +170,9 @@ def test_the_between_process_interval_covers_what_more_processes_would_find(proc
     intervals = [between_processes(pairs) for pairs in np.exp(second - first)]
     assert 0.93 <= np.mean([low <= 1.02 <= high for _, low, high in intervals]) <= 0.97
     if of_process:  # and the within-run interval does not
-        assert np.mean([low <= 1.02 <= high for low, high in map(within_processes, np.exp(second - first))]) < 0.85
+        assert (
+            np.mean(
+                [low <= 1.02 <= high for low, high in map(within_processes, np.exp(second - first))]
+            )
+            < 0.85
+        )

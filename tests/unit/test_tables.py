@@ -54,8 +54,7 @@ def test_rates_and_ratios():
 
 
 @pytest.mark.parametrize(
-    "status",
-    ["incorrect", "timeout", "launch_error", "compile_error", "not_supported", "skipped"],
+    "status", ["incorrect", "timeout", "launch_error", "compile_error", "not_supported", "skipped"]
 )
 def test_what_is_not_correct_has_no_speed(status):
     line = summarised(status=status)
@@ -68,7 +67,10 @@ def test_what_is_not_correct_has_no_speed(status):
         ([row(configuration="slow", samples_us=[3.0] * 10)], ""),
         ([row(configuration="tied", samples_us=[1.06] * 10)], "tied"),
         ([row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect")], ""),
-        ([row(configuration="raced", samples_us=[0.5] * 5, reference_us=[0.4] * 5, stop="race")], ""),
+        (
+            [row(configuration="raced", samples_us=[0.5] * 5, reference_us=[0.4] * 5, stop="race")],
+            "",
+        ),
     ],
 )
 def test_the_best_is_the_fastest_correct_one_and_ties_are_named(others, tied):
@@ -82,7 +84,8 @@ def test_the_best_is_the_fastest_correct_one_and_ties_are_named(others, tied):
 def test_problems_of_one_size_with_other_operands_are_apart_and_named_by_what_differs():
     rows = [row(beta=2.0), *(row(beta=2.0, padding=3, samples_us=[us] * 10) for us in (3.0, 4.0))]
     summary = summarise(rows, 1.0)
-    assert summary["problem"].tolist() == ["100", "100 padding=3", "100 padding=3"]  # all have that beta
+    # all have that beta
+    assert summary["problem"].tolist() == ["100", "100 padding=3", "100 padding=3"]
     best = tables.best(summary, Finalists())
     assert dict(best[["problem", "median_us"]].to_numpy()) == {"100": 2.0, "100 padding=3": 3.0}
 
@@ -95,7 +98,8 @@ OF_A = {"fingerprint": {"driver": "580", "device": "H"}}
     [
         (
             OF_A,
-            r'b\.float32\.parquet: measured in another environment: driver was "590"; expected "580"',
+            r'b\.float32\.parquet: measured in another environment: driver was "590"; expected '
+            r'"580"',
         ),
         (
             OF_A | {"name": "L"},
@@ -121,7 +125,9 @@ def test_samples_are_of_one_description_of_the_environment(tmp_path):
     probed, again = (OF_A | {"peaks": {"fp32_tflops": peak}} for peak in (60.0, 61.0))
     paths = write(tmp_path, "a", session={**OF_A, "described": digest(probed)})
     assert dataset.load(paths, probed)
-    message = r"a\.float32\.parquet: described: got \w+; expected \w+, the digest of environment.json"
+    message = (
+        r"a\.float32\.parquet: described: got \w+; expected \w+, the digest of environment.json"
+    )
     with pytest.raises(InputError, match=message):
         dataset.load(paths, again)
 
@@ -161,7 +167,9 @@ def write(folder, *names, session=None, **given):
     """Sample files of kernels of the given names, each with one row; returns their paths."""
     paths = [folder / f"{name}.float32.parquet" for name in names]
     for path, name in zip(paths, names, strict=True):
-        samples.write(path, [row(kernel=name, **given)], {"code": "v1", "job": path.stem} | (session or {}))
+        samples.write(
+            path, [row(kernel=name, **given)], {"code": "v1", "job": path.stem} | (session or {})
+        )
     return paths
 
 
@@ -169,7 +177,9 @@ def confirm(folder, paths, **session):
     """The file of a confirmation of those files."""
     jobs = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
     path = folder / "confirmed.parquet"
-    samples.write(path, [row(process=1)], {"job": "confirmed", "jobs": jobs, "code": "other"} | session)
+    samples.write(
+        path, [row(process=1)], {"job": "confirmed", "jobs": jobs, "code": "other"} | session
+    )
     return path
 
 
@@ -189,7 +199,13 @@ def test_a_dataset_that_is_whole_is_read(tmp_path):
 
 
 def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
-    kernels = ("07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge", "cublas")
+    kernels = (
+        "07_double_buffer",
+        "08_padded_shared",
+        "10_block_tile_128",
+        "16_thin_edge",
+        "cublas",
+    )
     folder = synthetic.write(tmp_path / "d", problems=synthetic.SMALL, kernels=kernels, processes=3)
     whole = Dataset.open(folder)
     shutil.rmtree(folder / "samples")
@@ -197,22 +213,34 @@ def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
     assert (whole.has_sweep, repeat.has_sweep) == (True, False)
     pd.testing.assert_frame_equal(repeat.pairs, whole.pairs)
     of_sweep = ["configurations", "left_out", "frobenius_error", "component_error", "race"]
-    pd.testing.assert_frame_equal(repeat.best.drop(columns=of_sweep), whole.best.drop(columns=of_sweep))
+    pd.testing.assert_frame_equal(
+        repeat.best.drop(columns=of_sweep), whole.best.drop(columns=of_sweep)
+    )
     assert set(repeat.pairs["pair"]) == {"gain", "null", "twins"}
 
 
 def test_a_file_under_another_name_is_refused(tmp_path):
-    """As one kernel's samples in place of another's, or of another element type, or of another shard."""
+    """As one kernel's samples in place of another's, or of another element type, or of another
+    shard.
+    """
     path, other = write(tmp_path, "a", "b")
     path.write_bytes(other.read_bytes())
-    with pytest.raises(InputError, match=rf"a\.float32\.parquet: {faults.MACHINE['misnamed'].reason}\. Where it"):
+    with pytest.raises(
+        InputError, match=rf"a\.float32\.parquet: {faults.MACHINE['misnamed'].reason}\. Where it"
+    ):
         dataset.load([path], EMPTY)
     samples.write(path, [row(kernel="b")], {})  # of before files said what they are
-    with pytest.raises(InputError, match=r"has the measurements of b\.float32; expected those of a\.float32\. .*git checkout"):
+    with pytest.raises(
+        InputError,
+        match=r"has the measurements of b\.float32; expected those of a\.float32\. .*git checkout",
+    ):
         dataset.load([path], EMPTY)
     shard = tmp_path / "b.float32.2of3.parquet"
     samples.write(shard, [row(kernel="b")], {"job": "b.float32.1of3"})
-    with pytest.raises(InputError, match=r"has the measurements of b\.float32\.1of3; expected those of b\.float32\.2of3"):
+    with pytest.raises(
+        InputError,
+        match=r"has the measurements of b\.float32\.1of3; expected those of b\.float32\.2of3",
+    ):
         dataset.load([shard], EMPTY)
     calls = tmp_path / "baselines.float32.parquet"
     samples.write(calls, [row(kernel="cublas")], {})
@@ -221,25 +249,34 @@ def test_a_file_under_another_name_is_refused(tmp_path):
 
 def test_two_versions_of_the_measuring_code_are_never_one_dataset(tmp_path):
     paths = [*write(tmp_path, "a", "b"), *write(tmp_path, "c", session={"code": "v2"})]
-    with pytest.raises(InputError, match=rf"c\.float32\.parquet: {faults.MACHINE['mixed'].reason}, as of a\.float32"):
+    with pytest.raises(
+        InputError,
+        match=rf"c\.float32\.parquet: {faults.MACHINE['mixed'].reason}, as of a\.float32",
+    ):
         dataset.load(paths, EMPTY)
 
 
 def test_samples_that_are_not_those_confirmed_are_refused(tmp_path):
     paths = write(tmp_path, "a", "b")
     whole = confirm(tmp_path, paths)
-    with pytest.raises(InputError, match=rf"confirmed\.parquet: {faults.MACHINE['missing'].reason}"):
+    with pytest.raises(
+        InputError, match=rf"confirmed\.parquet: {faults.MACHINE['missing'].reason}"
+    ):
         dataset.load([paths[0], whole], EMPTY)
     with pytest.raises(InputError, match=r"in samples/: c\.float32 is not among them"):
         dataset.load([*paths, *write(tmp_path, "c"), whole], EMPTY)
     write(tmp_path, "b", samples_us=[1.0] * 10)  # with a checksum of its own that is right
-    with pytest.raises(InputError, match=r"in samples/: b\.float32 is another\. Where it is committed, restore"):
+    with pytest.raises(
+        InputError, match=r"in samples/: b\.float32 is another\. Where it is committed, restore"
+    ):
         dataset.load([*paths, whole], EMPTY)
 
 
 @pytest.mark.parametrize("text", [b"", b"what is this\n", b"\xff\xfe\0", b'kernel\n"'])
 def test_a_table_that_is_none_is_told(tmp_path, text):
     (tmp_path / "best.csv").write_bytes(text)
-    message = r"best\.csv: (not a table|got the columns .*; expected kernel).*\. Where it is committed"
+    message = (
+        r"best\.csv: (not a table|got the columns .*; expected kernel).*\. Where it is committed"
+    )
     with pytest.raises(InputError, match=message):
         csv_files.read_csv(tmp_path / "best.csv")

@@ -1,4 +1,6 @@
-"""Tables of a confirmation: the best of its finalists, their intervals and marks, and pairs of kernels."""
+"""Tables of a confirmation: the best of its finalists, their intervals and marks, and pairs of
+kernels.
+"""
 
 import math
 
@@ -26,7 +28,9 @@ def slower(configuration, factor, role="finalist", **given):
 
 FOUR = swept("a", "b", "c", "d") + slower("a", 1, "best")
 TIED = FOUR + again("k", "b", [0.9985, 1.0005, 0.9985]) + slower("c", 1.01)
-"""`b` is faster, but not distinguishable from `a`; `c` is always slower, although the rounds differ by 5 %."""
+"""`b` is faster, but not distinguishable from `a`; `c` is always slower, although the rounds differ
+by 5 %.
+"""
 
 
 @pytest.mark.parametrize(
@@ -80,7 +84,9 @@ def test_energy_is_the_median_of_processes_with_its_range(joules, expected):
 
 @pytest.mark.parametrize(("apart", "ratio"), [(True, 4.0), (False, 4.4)])
 def test_the_reference_of_tensor_cores_is_that_of_the_rounds_without_them(apart, ratio):
-    rows = again("cublas", "-", [1.0] * 3, "best") + again("k", "a", [0.25] * 3, "best", tensor_cores=apart)
+    rows = again("cublas", "-", [1.0] * 3, "best") + again(
+        "k", "a", [0.25] * 3, "best", tensor_cores=apart
+    )
     for record in rows:
         mine = record["kernel"] == "k"
         record |= {"reference": "cublas", "key": f"{record['process']} {mine and apart}"}
@@ -116,8 +122,20 @@ def test_states_are_never_mixed():
 
 def test_what_fails_in_the_confirmation_is_correct_nowhere():
     reason = "in the confirmation, on 100: off by much"
-    failed = row(configuration="a", role="best", process=2, status="incorrect", reason="off by much", samples_us=None)
-    of_a = [*swept("a"), row(configuration="a", m=200, n=200, k=200), *again("k", "a", NEAR[:1], "best"), failed]
+    failed = row(
+        configuration="a",
+        role="best",
+        process=2,
+        status="incorrect",
+        reason="off by much",
+        samples_us=None,
+    )
+    of_a = [
+        *swept("a"),
+        row(configuration="a", m=200, n=200, k=200),
+        *again("k", "a", NEAR[:1], "best"),
+        failed,
+    ]
     rows = of_a + swept("b") + slower("b", 1)
     summary = summarise(rows, 2.0).set_index(["configuration", "problem"])
     for problem in ("100", "200"):
@@ -127,7 +145,12 @@ def test_what_fails_in_the_confirmation_is_correct_nowhere():
     assert summary.loc[("b", "100"), "status"] == "correct"
     assert best(rows)["configuration"] == "b"
     line = best(of_a + again("other", "x", NEAR))
-    assert (line["kernel"], line["status"], line["processes"], line["reason"]) == ("k", "incorrect", 0, reason)
+    assert (line["kernel"], line["status"], line["processes"], line["reason"]) == (
+        "k",
+        "incorrect",
+        0,
+        reason,
+    )
     assert math.isnan(line["tflops"])
 
 
@@ -212,7 +235,8 @@ TWO = swept("-", kernel="01_a") + swept("-", kernel="02_b")
 
 def test_pairs_are_of_the_rounds_in_which_both_were_timed_and_else_of_ratios_to_the_reference():
     first = again("01_a", "-", NEAR, "best", key="together")
-    second = again("02_b", "-", np.divide(NEAR, 2), "best", rounds=3, key="together")  # which left early
+    # which left early
+    second = again("02_b", "-", np.divide(NEAR, 2), "best", rounds=3, key="together")
     assert compared(TWO + first + second)["gain", "02_b"]["ratio"] == pytest.approx(2, rel=1e-3)
     for record in second:  # of other rounds, at another clock
         times = np.random.default_rng(record["process"]).permutation(record["reference_us"]) * 3
@@ -222,7 +246,11 @@ def test_pairs_are_of_the_rounds_in_which_both_were_timed_and_else_of_ratios_to_
 
 def test_what_is_timed_apart_from_the_reference_uses_the_tensor_cores():
     keys = {"cublas": "beside", "01_a": "beside", "21_b": "apart", "cublaslt_best": "apart"}
-    rows = [record for kernel, key in keys.items() for record in again(kernel, "-", NEAR, "best", key=key)]
+    rows = [
+        record
+        for kernel, key in keys.items()
+        for record in again(kernel, "-", NEAR, "best", key=key)
+    ]
     assert Finalists(labelled(rows)).tensor_cores == {("21_b", "float32", "-")}
     table = made(rows)
     assert table.loc[table["tensor_cores"], "kernel"].tolist() == ["21_b"]
@@ -270,7 +298,9 @@ def test_a_slow_one_is_compared_in_the_rounds_it_took_part_in():
 
 
 def test_without_a_confirmation_gains_are_of_ratios_and_no_verdict():
-    """The rounds of the second kernel were twice as slow, reference and all: its rate is half, and it is as fast."""
+    """The rounds of the second kernel were twice as slow, reference and all: its rate is half, and
+    it is as fast.
+    """
     rows = [row(kernel="01_a"), row(kernel="02_b", samples_us=[4.0] * 10, reference_us=[2.0] * 10)]
     (line,) = compared(rows).values()
     assert (line["pair"], line["ratio"], line["verdict"]) == ("gain", 1.0, "not confirmed")

@@ -29,7 +29,10 @@ tensor_maps:
 MAPS = """  - {of: A, box: [64, BM], swizzle: 128}
   - {of: C, box: [32, 16], swizzle: 64}
   - {of: workspace, at: 16, width: K, height: M - 1, pitch: pitch, box: [64, BM], swizzle: 128}"""
-HALF, DEVICE = Configuration("float16", (("BM", 64),)), {"sm_count": 4, "shared_memory_per_block": 1, "clusters_of_4": 1}
+HALF, DEVICE = (
+    Configuration("float16", (("BM", 64),)),
+    {"sm_count": 4, "shared_memory_per_block": 1, "clusters_of_4": 1},
+)
 
 
 def parse(folder, maps=MAPS):
@@ -52,35 +55,75 @@ def test_a_map_describes_an_operand_or_a_part_of_the_workspace(tmp_path):
     assert {"of": "A", "box": [64, "BM"], "swizzle": 128} in kernel.geometry
 
 
-@pytest.mark.parametrize(("changed", "reason"), [
-    ({"padding": "1,0,0"}, "tensor_maps[0]: needs rows of A that begin at multiples of 16 bytes"),
-    ({"offset": "4,0,0"}, "tensor_maps[0]: needs rows of A that begin at multiples of 16 bytes"),
-    ({"offset": "8,1,3", "padding": "8,1,1"}, ""),  # nothing is said of B, and C does without
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (
+            {"padding": "1,0,0"},
+            "tensor_maps[0]: needs rows of A that begin at multiples of 16 bytes",
+        ),
+        (
+            {"offset": "4,0,0"},
+            "tensor_maps[0]: needs rows of A that begin at multiples of 16 bytes",
+        ),
+        ({"offset": "8,1,3", "padding": "8,1,1"}, ""),  # nothing is said of B, and C does without
+    ],
+)
 def test_operands_need_aligned_rows_but_c_does_not(tmp_path, changed, reason):
     assert parse(tmp_path).unmet_need(HALF, given(**changed)) == reason
 
 
-@pytest.mark.parametrize(("change", "reason"), [
-    (("[64, BM]", "[64, 5 * BM]"), "tensor_maps[0]: box: got 64 x 320 elements; expected 1 to 256 each way"),
-    (("[64, BM]", "[72, BM]"), "tensor_maps[0]: box: got rows of 144 bytes; expected a multiple of 16, at most the 128 bytes"),
-    (("[32, 16]", "[4, 16]"), "tensor_maps[1]: box: got rows of 8 bytes; expected a multiple of 16"),
-    (("swizzle: 128", "swizzle: BM + 1"), "tensor_maps[0]: swizzle: got 65; expected 0, 32, 64, 128"),
-    (("at: 16", "at: 160"), "tensor_maps[2]: got bytes 160 to 14416 of the workspace; expected at most its 14400"),
-    (("pitch: pitch", "pitch: 136"), "tensor_maps[2]: got rows of 144 bytes, 136 apart, from byte 16 on"),
-    (("at: 16", "at: 8"), "from byte 8 on; expected them apart, by multiples of 16"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            ("[64, BM]", "[64, 5 * BM]"),
+            "tensor_maps[0]: box: got 64 x 320 elements; expected 1 to 256 each way",
+        ),
+        (
+            ("[64, BM]", "[72, BM]"),
+            "tensor_maps[0]: box: got rows of 144 bytes; expected a multiple of 16, at most the "
+            "128 bytes",
+        ),
+        (
+            ("[32, 16]", "[4, 16]"),
+            "tensor_maps[1]: box: got rows of 8 bytes; expected a multiple of 16",
+        ),
+        (
+            ("swizzle: 128", "swizzle: BM + 1"),
+            "tensor_maps[0]: swizzle: got 65; expected 0, 32, 64, 128",
+        ),
+        (
+            ("at: 16", "at: 160"),
+            "tensor_maps[2]: got bytes 160 to 14416 of the workspace; expected at most its 14400",
+        ),
+        (
+            ("pitch: pitch", "pitch: 136"),
+            "tensor_maps[2]: got rows of 144 bytes, 136 apart, from byte 16 on",
+        ),
+        (("at: 16", "at: 8"), "from byte 8 on; expected them apart, by multiples of 16"),
+    ],
+)
 def test_what_cannot_be_encoded_is_not_supported_and_says_why(tmp_path, change, reason):
     assert reason in parse(tmp_path, MAPS.replace(*change)).unmet_need(HALF, given())
 
 
-@pytest.mark.parametrize(("change", "reason"), [
-    (("of: A", "of: D"), 'tensor_maps[0].of: got "D"; expected A, B, C or workspace'),
-    (("box: [64, BM]", "box: [64]"), "tensor_maps[0].box: got [64]; expected a list of two expressions"),
-    (("box: [64, BM]", "box: [64, BK]"), 'tensor_maps[0].box: "BK": unknown name BK'),
-    (("of: A", "of: A, at: 4"), "tensor_maps[0].at: got 4; expected the key in maps of the workspace only"),
-    (("at: 16, ", ""), "tensor_maps[2]: missing key at"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("of: A", "of: D"), 'tensor_maps[0].of: got "D"; expected A, B, C or workspace'),
+        (
+            ("box: [64, BM]", "box: [64]"),
+            "tensor_maps[0].box: got [64]; expected a list of two expressions",
+        ),
+        (("box: [64, BM]", "box: [64, BK]"), 'tensor_maps[0].box: "BK": unknown name BK'),
+        (
+            ("of: A", "of: A, at: 4"),
+            "tensor_maps[0].at: got 4; expected the key in maps of the workspace only",
+        ),
+        (("at: 16, ", ""), "tensor_maps[2]: missing key at"),
+    ],
+)
 def test_a_bad_map_is_named(tmp_path, change, reason):
     with pytest.raises(InputError) as error:
         parse(tmp_path, MAPS.replace(*change, 1))
@@ -99,13 +142,28 @@ def test_the_driver_is_asked_for_rows_and_boxes_in_its_order(monkeypatch):
     encoded.cache_clear()
     assert len(encoded(tensor_map, "float16", 1088)) == struct.calcsize("16Q")
     kind, rank, address, extents, pitches, box, steps, _, swizzle, *_ = asked[0]
-    assert (kind, rank, address) == (driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, 1088)
-    assert [list(map(int, values)) for values in (extents, pitches, box, steps)] == [[72, 99], [144], [64, 32], [1, 1]]
+    assert (kind, rank, address) == (
+        driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        2,
+        1088,
+    )
+    assert [list(map(int, values)) for values in (extents, pitches, box, steps)] == [
+        [72, 99],
+        [144],
+        [64, 32],
+        [1, 1],
+    ]
     assert swizzle == driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
-    assert encoded(TensorMap("C", 0, 8, 8, 20, (8, 8), 0, aligned=False), "float16", 8192) == bytes(128)
+    assert encoded(TensorMap("C", 0, 8, 8, 20, (8, 8), 0, aligned=False), "float16", 8192) == bytes(
+        128
+    )
     assert len(asked) == 1
     encoded(tensor_map, "bfloat16", 1088)
     assert asked[1][0] == driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-    monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", lambda *_: (driver.CUresult.CUDA_ERROR_INVALID_VALUE, None))
+    monkeypatch.setattr(
+        driver,
+        "cuTensorMapEncodeTiled",
+        lambda *_: (driver.CUresult.CUDA_ERROR_INVALID_VALUE, None),
+    )
     with pytest.raises(Refused, match=r"does not encode TensorMap.*CUDA_ERROR_INVALID_VALUE"):
         encoded(tensor_map, "float32", 1088)

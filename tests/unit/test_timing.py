@@ -16,7 +16,9 @@ OK = Audit(0.0, 0, 0)
 
 
 class Scripted(Device):
-    """Times come from functions of the round, audits from `audits`; `rounds` remembers the order in which launches were timed."""
+    """Times come from functions of the round, audits from `audits`; `rounds` remembers the order in
+    which launches were timed.
+    """
 
     kind = "cpu"
     warm_seconds = 0.0
@@ -25,7 +27,14 @@ class Scripted(Device):
     given = Problem(64, 64, 64, seed=5)
 
     def __init__(self, **times: Callable[[int], float]) -> None:
-        self.times, self.round, self.rounds, self.cold, self.seeds, self.compared = times, 0, [], [], [], []
+        self.times, self.round, self.rounds, self.cold, self.seeds, self.compared = (
+            times,
+            0,
+            [],
+            [],
+            [],
+            [],
+        )
         self.made: list[dict[str, int]] = []
         """The launches of each sample of each round."""
         self.audits: dict[str, Callable[[int], Audit]] = {}
@@ -54,11 +63,13 @@ class Scripted(Device):
         errors = Errors(0.0, 1.0, 1.0, 0.0, 0, 0, 0) if compare else None
         return [
             Timed(
-                self.times[name](self.round) * sample.times, self.audits.get(name, lambda r: OK)(self.round), errors,
+                self.times[name](self.round) * sample.times,
+                self.audits.get(name, lambda r: OK)(self.round),
+                errors,
                 self.cpu_ns.get(name, lambda r: (0, 0))(self.round),
             )
             for name, sample in zip(names, samples, strict=True)
-        ]  # fmt: skip
+        ]
 
 
 Scripted.__abstractmethods__ = frozenset()
@@ -68,8 +79,12 @@ def run(device: Scripted, state: str = "warm", **limits: object) -> dict[int, ti
     names = [name for name in device.launches if name != "reference"]
     launches = {index: device.launches[name] for index, name in enumerate(names)}
     best, seed = limits.pop("best", 0.0), limits.pop("seed", 7)
-    given = Limits(**{"min_samples": 10, "max_samples": 50, "sample_us": 500.0, "race": False, **limits})
-    return measured(timing.Rounds(device, launches, device.launches["reference"], state, given, seed, best))
+    given = Limits(
+        **{"min_samples": 10, "max_samples": 50, "sample_us": 500.0, "race": False, **limits}
+    )
+    return measured(
+        timing.Rounds(device, launches, device.launches["reference"], state, given, seed, best)
+    )
 
 
 def measured(rounds: timing.Rounds) -> dict[int, timing.Series]:
@@ -88,19 +103,25 @@ WIDE = [100.0, 130.0, 150.0, 150.0, 150.0] * 12
 RACE = {"race": True}
 
 
-@pytest.mark.parametrize(("samples", "limits", "best", "stop", "count"), [
-    ([100.0] * 60, {}, 0.0, "target", 10),
-    (100 + 20 * NOISE, {"max_samples": 30}, 0.0, "max_samples", 30),
-    (1e6 * (1 + NOISE), {"max_seconds": 2.0}, 0.0, "max_seconds", 10),  # a slow one has the least samples
-    (1e5 * (1 + NOISE), {"max_seconds": 2.0}, 0.0, "max_seconds", 13),
-    (100 + np.arange(60) + NOISE, {}, 0.0, "drift", 20),  # it is not sampled to the limit
-    ([100.0] * 60, RACE, 0.52, "target", 10),  # of an earlier group
-    ([100.0] * 60, RACE, 0.53, "race", timing.RACE_SAMPLES),
-    (WIDE, RACE, 0.5, "race", 9),  # nobody loses by the median alone
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("samples", "limits", "best", "stop", "count"),
+    [
+        ([100.0] * 60, {}, 0.0, "target", 10),
+        (100 + 20 * NOISE, {"max_samples": 30}, 0.0, "max_samples", 30),
+        # a slow one has the least samples
+        (1e6 * (1 + NOISE), {"max_seconds": 2.0}, 0.0, "max_seconds", 10),
+        (1e5 * (1 + NOISE), {"max_seconds": 2.0}, 0.0, "max_seconds", 13),
+        (100 + np.arange(60) + NOISE, {}, 0.0, "drift", 20),  # it is not sampled to the limit
+        ([100.0] * 60, RACE, 0.52, "target", 10),  # of an earlier group
+        ([100.0] * 60, RACE, 0.53, "race", timing.RACE_SAMPLES),
+        (WIDE, RACE, 0.5, "race", 9),  # nobody loses by the median alone
+    ],
+)
 def test_a_launch_has_enough_samples(samples, limits, best, stop, count):
     """Beside a reference of 50 microseconds."""
-    rule = timing.StoppingRule(Limits(**{"min_samples": 10, "max_samples": 50, "race": False} | limits), 1)
+    rule = timing.StoppingRule(
+        Limits(**{"min_samples": 10, "max_samples": 50, "race": False} | limits), 1
+    )
     for us in samples:
         rule.add(us, 50.0)
         if reason := rule.reason(best):
@@ -119,12 +140,18 @@ def test_a_steady_kernel_stops_at_the_target_with_the_least_samples():
 def test_samples_and_reference_are_of_the_same_round():
     device = Scripted(kernel=lambda r: 100.0 + r, reference=lambda r: 50.0 + r / 2)
     series = run(device)[0]
-    assert [k / r for k, r in zip(series.samples, series.reference, strict=True)] == [2.0] * len(series.samples)
+    assert [k / r for k, r in zip(series.samples, series.reference, strict=True)] == [2.0] * len(
+        series.samples
+    )
 
 
 def test_rounds_interleave_in_a_random_order_that_the_seed_fixes():
     def orders() -> list[list[str]]:
-        device = Scripted(a=lambda r: 600 + 0.618 * r % 1, b=lambda r: 600 + 0.414 * r % 1, reference=lambda r: 600.0)
+        device = Scripted(
+            a=lambda r: 600 + 0.618 * r % 1,
+            b=lambda r: 600 + 0.414 * r % 1,
+            reference=lambda r: 600.0,
+        )
         run(device, target=1e-9, max_samples=40)
         return device.rounds[-40:]
 
@@ -136,7 +163,9 @@ def test_rounds_interleave_in_a_random_order_that_the_seed_fixes():
 
 def test_what_is_done_leaves_and_the_rest_goes_on():
     noise = np.random.default_rng(0)
-    device = Scripted(steady=lambda r: 100.0, noisy=lambda r: 100 + 50 * noise.random(), reference=lambda r: 50.0)
+    device = Scripted(
+        steady=lambda r: 100.0, noisy=lambda r: 100 + 50 * noise.random(), reference=lambda r: 50.0
+    )
     series = run(device, max_samples=25)
     assert (len(series[0].samples), len(series[1].samples)) == (10, 25)
     assert len(device.rounds[-1]) == 2
@@ -153,13 +182,17 @@ def test_cold_samples_are_single_launches_but_where_their_operands_rotate(rotate
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_launch_as_long_as_the_reference_is_repeated_as_often(seed):
-    """The first launch of a round is slower, and so is the first one of a sample: different counts would make one of two equals faster."""
+    """The first launch of a round is slower, and so is the first one of a sample: different counts
+    would make one of two equals faster.
+    """
 
     class Rising(Scripted):
         def time_round(self, samples, cold, seed, compare=False):
             times = super().time_round(samples, cold, seed, compare)
             times = [replace(timed, us=timed.us + 1.0) for timed in times]
-            return [replace(times[0], us=times[0].us * 1.08), *times[1:]] if self.round <= 2 else times
+            return (
+                [replace(times[0], us=times[0].us * 1.08), *times[1:]] if self.round <= 2 else times
+            )
 
     device = Rising(same=lambda r: 5.0, slower=lambda r: 8.0, reference=lambda r: 5.0)
     same, slower = (series for _, series in sorted(run(device, seed=seed).items()))
@@ -178,21 +211,27 @@ def test_the_first_rounds_are_in_an_order_that_the_seed_chooses():
 
 
 @pytest.mark.parametrize(("times", "rounds"), [([100.0], 2), ([100.0, 150.0], 9)])
-def test_it_warms_up_for_as_long_as_the_device_asks_and_until_two_rounds_agree(times, rounds, virtual_clock):
+def test_it_warms_up_for_as_long_as_the_device_asks_and_until_two_rounds_agree(
+    times, rounds, virtual_clock
+):
     device = Scripted(kernel=lambda r: times[r % len(times)], reference=lambda r: 50.0)
     device.round_seconds = 0.01
     device.warm_seconds = 0.035
     samples = run(device)[0].samples
-    assert len(device.rounds) == 2 + rounds + len(samples) + 1  # two tell how long a launch takes, one is cut short
+    # two tell how long a launch takes, one is cut short
+    assert len(device.rounds) == 2 + rounds + len(samples) + 1
 
 
 def test_a_launch_as_long_as_that_is_not_made_again_while_others_warm_up():
-    device = Scripted(long=lambda r: 2e4, longest=lambda r: 2e5, short=lambda r: 100.0, reference=lambda r: 50.0)
+    device = Scripted(
+        long=lambda r: 2e4, longest=lambda r: 2e5, short=lambda r: 100.0, reference=lambda r: 50.0
+    )
     device.warm_seconds = 0.01
     run(device)
     first, second, warming, *_ = map(set, device.rounds)
     assert first == {"long", "longest", "short", "reference"}
-    assert second == {"long", "short", "reference"}  # how long the longest takes, no loading of code can hide
+    # how long the longest takes, no loading of code can hide
+    assert second == {"long", "short", "reference"}
     assert warming == {"short", "reference"}
 
 
@@ -205,9 +244,11 @@ def test_a_slow_kernel_has_warmed_up_by_the_round_that_tells_how_slow_it_is():
 def test_the_clearly_slower_leave_the_race_early_and_the_close_ones_stay():
     noise = np.random.default_rng(0)
     device = Scripted(
-        best=lambda r: 100.0 + noise.random(), close=lambda r: 103.0 + noise.random(), slow=lambda r: 110.0 + noise.random(),
+        best=lambda r: 100.0 + noise.random(),
+        close=lambda r: 103.0 + noise.random(),
+        slow=lambda r: 110.0 + noise.random(),
         reference=lambda r: 50.0,
-    )  # fmt: skip
+    )
     series = run(device, race=True, target=1e-3)
     assert (series[2].stop, len(series[2].samples)) == ("race", timing.RACE_SAMPLES)
     assert "race" not in (series[0].stop, series[1].stop)
@@ -217,7 +258,9 @@ def test_the_clearly_slower_leave_the_race_early_and_the_close_ones_stay():
 def test_every_sample_has_the_reading_of_its_round():
     device = steady("kernel")
     series = run(device, sample_us=0.0)[0]
-    assert [reading["sm_clock_mhz"] for reading in series.readings] == [1000 + device.round - 9 + i for i in range(10)]
+    assert [reading["sm_clock_mhz"] for reading in series.readings] == [
+        1000 + device.round - 9 + i for i in range(10)
+    ]
 
 
 def test_drift_is_looked_for_ever_more_seldom():
@@ -237,7 +280,8 @@ def test_every_round_draws_operands_of_its_own_and_one_at_random_compares_all_of
         assert len(set(device.seeds)) == len(device.seeds)
         assert series.errors == Errors(0.0, 1.0, 1.0, 0.0, 0, 0, 0)
         compared.add(which - (len(device.rounds) - 10))
-    assert compared == set(range(timing.RACE_SAMPLES))  # also what leaves the race first has been compared
+    # also what leaves the race first has been compared
+    assert compared == set(range(timing.RACE_SAMPLES))
 
 
 def test_the_round_that_is_compared_ends_after_any_launch_of_its_samples_and_gives_no_time():
@@ -257,7 +301,11 @@ def test_a_launch_that_leaves_its_work_to_the_last_of_its_sample_is_found_in_the
     device = steady("right", "late")
     device.audits["late"] = lambda r: OK if device.made[-1]["late"] in (1, 5) else bad()(r)
     caught = [bool(run(device, seed=seed)[1].fault) for seed in range(8)]
-    cut = [made["late"] for made, compared in zip(device.made, device.compared, strict=True) if compared]
+    cut = [
+        made["late"]
+        for made, compared in zip(device.made, device.compared, strict=True)
+        if compared
+    ]
     assert caught == [made > 1 for made in cut]
     assert sum(caught) > 4
 
@@ -278,7 +326,10 @@ def test_what_an_audit_finds_ends_the_sampling_of_that_launch_alone():
     series = run(device, target=-1.0, max_samples=20)
     assert (series[0].stop, series[0].fault, len(series[0].samples)) == ("max_samples", "", 20)
     assert series[1].stop == "fault"
-    assert series[1].fault == f"sample {len(series[1].samples) + 1}: 3 elements outside C were overwritten"
+    assert (
+        series[1].fault
+        == f"sample {len(series[1].samples) + 1}: 3 elements outside C were overwritten"
+    )
     assert len(series[1].samples) < 8
 
 
@@ -290,12 +341,20 @@ def test_a_row_that_is_off_is_a_fault(worst):
 
 
 def test_threads_that_compute_beside_the_reference_are_refused():
-    """By the CPU time of all its samples: a busy machine does not change it, and no single sample decides."""
+    """By the CPU time of all its samples: a busy machine does not change it, and no single sample
+    decides.
+    """
     device = steady("kernel")
-    device.cpu_ns = {"kernel": lambda r: (4_000, 1_000), "reference": lambda r: (1_040 if r % 2 else 1_000, 1_000)}
+    device.cpu_ns = {
+        "kernel": lambda r: (4_000, 1_000),
+        "reference": lambda r: (1_040 if r % 2 else 1_000, 1_000),
+    }
     assert run(device)[0].stop == "target"  # a kernel's own threads may compute while it is timed
     device.cpu_ns["reference"] = lambda r: (1_750, 1_000)
-    message = "threads that a call has left behind computed beside the reference, for 75% of its own CPU time"
+    message = (
+        "threads that a call has left behind computed beside the reference, for 75% of its "
+        "own CPU time"
+    )
     with pytest.raises(Refused, match=message) as refused:
         run(device)
     assert (refused.value.status, refused.value.fatal) == ("launch_error", True)
@@ -304,14 +363,18 @@ def test_threads_that_compute_beside_the_reference_are_refused():
 def test_a_reference_that_becomes_wrong_ends_it_all():
     device = steady("kernel")
     device.audits["reference"] = bad(first=6)
-    with pytest.raises(Refused, match="the reference beside it became wrong: a row of C is off by 1 of its size") as refused:
+    with pytest.raises(
+        Refused, match="the reference beside it became wrong: a row of C is off by 1 of its size"
+    ) as refused:
         run(device)
     assert (refused.value.status, refused.value.fatal) == ("incorrect", True)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_who_overwrites_an_operand_is_at_fault_and_not_those_that_follow_in_the_round(seed):
-    """All that is launched after it in a round is wrong, the reference too, and none of that round's times count."""
+    """All that is launched after it in a round is wrong, the reference too, and none of that
+    round's times count.
+    """
     device = steady("a", "culprit", "b")
 
     def audit(name):
@@ -329,13 +392,19 @@ def test_who_overwrites_an_operand_is_at_fault_and_not_those_that_follow_in_the_
     assert [series[key].fault for key in (0, 2)] == ["", ""]
     assert [len(series[key].samples) for key in (0, 2)] == [12, 12]
     spoilt = sum("culprit" in names for names in device.rounds)
-    compared = [names for names, compare in zip(device.rounds, device.compared, strict=True) if compare][-1]
-    assert len(device.rounds) - spoilt == 12 - len(series[1].samples) + ("culprit" not in compared)  # whose times do not count
+    compared = [
+        names for names, compare in zip(device.rounds, device.compared, strict=True) if compare
+    ][-1]
+    # whose times do not count
+    assert len(device.rounds) - spoilt == 12 - len(series[1].samples) + ("culprit" not in compared)
 
 
 def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_clock):
     """Three times at the most: a kernel could stop its process whenever it is slow."""
-    device, stopped = Scripted(ref=lambda r: 10.0, a=lambda r: 10.0), iter([True, True, False, False])
+    device, stopped = (
+        Scripted(ref=lambda r: 10.0, a=lambda r: 10.0),
+        iter([True, True, False, False]),
+    )
 
     def sustain(sample, us, seed):
         device.rounds.append(sample.call)
@@ -344,7 +413,13 @@ def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_cl
         return Timed((1e6 if late else 10.0) * sample.times, OK)
 
     device.sustain = sustain
-    asked = {0: device.launches["a"]}, device.launches["ref"], "sustained", Limits(states=["sustained"]), 1
+    asked = (
+        {0: device.launches["a"]},
+        device.launches["ref"],
+        "sustained",
+        Limits(states=["sustained"]),
+        1,
+    )
     (series,) = measured(timing.Sustained(device, *asked)).values()
     assert (series.samples, series.reference) == ([10.0], [10.0])
     (series,) = measured(timing.Sustained(device, *asked)).values()  # stopped each time

@@ -1,4 +1,6 @@
-"""The environment does not change what a compiler makes: each variable that would is set, and the binary stays the same."""
+"""The environment does not change what a compiler makes: each variable that would is set, and the
+binary stays the same.
+"""
 
 import hashlib
 import json
@@ -12,52 +14,86 @@ from ladder.core.errors import InputError
 from planted import ROOT, written
 
 SOURCES = {
-    "nvcc": '#include <cuda_fp16.h>\n#include <cstdint>\nextern "C" __global__ void gemm(float* a, int n) { a[n] = expf(a[n]) / n; }',
-    "cc": "#include <stdint.h>\nvoid gemm(float *a, int n) {\n#pragma omp parallel for\n  for (int i = 0; i < n; ++i) a[i] *= a[i];\n}",
+    "nvcc": '#include <cuda_fp16.h>\n#include <cstdint>\nextern "C" __global__ void gemm(float* a, '
+    "int n) { a[n] = expf(a[n]) / n; }",
+    "cc": "#include <stdint.h>\nvoid gemm(float *a, int n) {\n#pragma omp parallel for\n  for (int "
+    "i = 0; i < n; ++i) a[i] *= a[i];\n}",
     "nvrtc": "",
 }
-STALE = ["cc1", "cc1plus", "as", "ld", "collect2", "stddef.h", "stdint.h", "cstdint", "cuda_fp16.h", "cuda_runtime.h", "libc.so"]
+STALE = [
+    "cc1",
+    "cc1plus",
+    "as",
+    "ld",
+    "collect2",
+    "stddef.h",
+    "stdint.h",
+    "cstdint",
+    "cuda_fp16.h",
+    "cuda_runtime.h",
+    "libc.so",
+]
 """Programs, headers and a library that end every compiler that finds them."""
 EVERY = {"CPATH": "{}", "GCC_EXEC_PREFIX": "{}/", "COMPILER_PATH": "{}"}
 VARIABLES = {
     "cc": {**EVERY, "C_INCLUDE_PATH": "{}", "LIBRARY_PATH": "{}", "LD_RUN_PATH": "{}"},
-    "nvcc": {"NVCC_APPEND_FLAGS": "-G", "NVCC_PREPEND_FLAGS": "-G", "NVCC_CCBIN": "{}", **EVERY, "CPLUS_INCLUDE_PATH": "{}",
-             "INCLUDES": "-I{}"}
+    "nvcc": {
+        "NVCC_APPEND_FLAGS": "-G",
+        "NVCC_PREPEND_FLAGS": "-G",
+        "NVCC_CCBIN": "{}",
+        **EVERY,
+        "CPLUS_INCLUDE_PATH": "{}",
+        "INCLUDES": "-I{}",
+    }
     | dict.fromkeys(("PTXAS_FLAGS", "OCG_FLAGS", "NVVM_FLAGS"), "-O0"),
-}  # fmt: skip
+}
 
 
 def made(compiler):
     by = {"nvcc": compilers._nvcc, "nvrtc": compilers._nvrtc, "cc": compilers._cc}[compiler]
-    return hashlib.sha256(by(SOURCES[compiler], "sm_90", ROOT / "kernels" / "include")[0]).hexdigest()
+    return hashlib.sha256(
+        by(SOURCES[compiler], "sm_90", ROOT / "kernels" / "include")[0]
+    ).hexdigest()
 
 
 usual = cache(made)
 
 
-@pytest.mark.parametrize(("compiler", "name", "value"), [
-    pytest.param(
-        compiler, *pair, marks=pytest.mark.slow if compiler == "nvcc" and pair[1] != "-G" else (), id=f"{compiler}-{pair[0]}"
-    )
-    for compiler, variables in VARIABLES.items()
-    for pair in variables.items()
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("compiler", "name", "value"),
+    [
+        pytest.param(
+            compiler,
+            *pair,
+            marks=pytest.mark.slow if compiler == "nvcc" and pair[1] != "-G" else (),
+            id=f"{compiler}-{pair[0]}",
+        )
+        for compiler, variables in VARIABLES.items()
+        for pair in variables.items()
+    ],
+)
 def test_a_variable_changes_no_binary(tmp_path, monkeypatch, compiler, name, value):
     expected = usual(compiler)
     for file in STALE:
-        (tmp_path / file).write_text("#error stale\n" if file.endswith("h") or file.startswith("c") else "stale\n")
+        (tmp_path / file).write_text(
+            "#error stale\n" if file.endswith("h") or file.startswith("c") else "stale\n"
+        )
         (tmp_path / file).chmod(0o700)
     monkeypatch.setenv(name, value.format(tmp_path))
     assert made(compiler) == expected
 
 
 @pytest.mark.parametrize("compiler", ["nvcc", "nvrtc", "cc"])
-def test_headers_and_temporary_files_may_lie_in_a_folder_with_an_odd_name(tmp_path, monkeypatch, compiler):
+def test_headers_and_temporary_files_may_lie_in_a_folder_with_an_odd_name(
+    tmp_path, monkeypatch, compiler
+):
     folder = tmp_path / """a é b'c (d) $e&f,g%h#i"j[k]*m;n|o<p=r!s~"""
     written(folder / "include" / "one.h", "#define ONE 1\n")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setenv("TMPDIR", str(folder))
-    source = '#include "one.h"\n' + (SOURCES[compiler] or SOURCES["nvcc"]).replace("[n]", "[n + ONE - 1]")
+    source = '#include "one.h"\n' + (SOURCES[compiler] or SOURCES["nvcc"]).replace(
+        "[n]", "[n + ONE - 1]"
+    )
     by = {"nvcc": compilers._nvcc, "nvrtc": compilers._nvrtc, "cc": compilers._cc}[compiler]
     assert by(source, "sm_90", folder / "include")[0]
 
@@ -73,10 +109,13 @@ def fresh():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [("gcc", ""), ("", ""), ("gcc -O2", "gcc -O2"), ("'{}/a cache' gcc", "'a cache' gcc")]
+    ("given", "words"),
+    [("gcc", ""), ("", ""), ("gcc -O2", "gcc -O2"), ("'{}/a cache' gcc", "'a cache' gcc")],
 )
 def test_cc_may_be_several_words(tmp_path, monkeypatch, fresh, given, words):
-    """As for make. What a compiler does with arguments is another compiler: results of the one are stale with the other."""
+    """As for make. What a compiler does with arguments is another compiler: results of the one are
+    stale with the other.
+    """
     written(tmp_path / "a cache", '#!/bin/sh\nexec "$@"\n', 0o755)
     monkeypatch.setenv("CC", given.format(tmp_path))
     assert made("cc")
@@ -85,10 +124,14 @@ def test_cc_may_be_several_words(tmp_path, monkeypatch, fresh, given, words):
     assert named == words == (toolchain.named(toolchain.cc()) if words else "")
 
 
-@pytest.mark.parametrize(("given", "says"), [
-    ("nogcc -m64", "CC: the C compiler nogcc was not found"), ("gcc 'x", "CC: got gcc 'x: No closing quotation; expected a C compiler"),
-    ("true gcc", "true gcc --version: exit code 0; expected a compiler"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("nogcc -m64", "CC: the C compiler nogcc was not found"),
+        ("gcc 'x", "CC: got gcc 'x: No closing quotation; expected a C compiler"),
+        ("true gcc", "true gcc --version: exit code 0; expected a compiler"),
+    ],
+)
 def test_a_cc_that_does_not_work_is_named(monkeypatch, fresh, given, says):
     monkeypatch.setenv("CC", given)
     with pytest.raises(InputError, match=says):
@@ -101,7 +144,11 @@ def test_nvrtc_sees_no_other_variables_either(tmp_path, monkeypatch):
     path = tmp_path / "said.json"
     monkeypatch.setenv("NVRTC_APPEND_FLAGS", "-G")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(nvrtc, "nvrtcCreateProgram", lambda *_: path.write_text(json.dumps(dict(os.environ))) and os._exit(1))
+    monkeypatch.setattr(
+        nvrtc,
+        "nvrtcCreateProgram",
+        lambda *_: path.write_text(json.dumps(dict(os.environ))) and os._exit(1),
+    )
     with pytest.raises(compilers.CompileError):
         made("nvrtc")
     assert json.loads(path.read_text()) == toolchain.environment()
@@ -112,6 +159,7 @@ def test_nvrtc_sees_no_other_variables_either(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_compilers_messages_are_in_english(tmp_path, monkeypatch):
     """The pipeline looks for words in them."""
-    monkeypatch.setenv("LC_ALL", "C.UTF-8")  # the quotes tell: there is no other language on most machines
+    # the quotes tell: there is no other language on most machines
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
     with pytest.raises(compilers.CompileError, match="'oops' undeclared"):
         compilers._cc("int f(void) { return oops; }", "", tmp_path)

@@ -32,7 +32,10 @@ assert "pandas" not in sys.modules
 
 
 def test_pandas_which_takes_longer_than_all_else_is_not_imported(tmp_path):
-    written(tmp_path / "kernels" / "cuda" / "fast.cu", "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n")
+    written(
+        tmp_path / "kernels" / "cuda" / "fast.cu",
+        "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n",
+    )
     measured(tmp_path / "results" / "a" / "nvidia-x", ("fast", 5.0))
     command = [sys.executable, "-c", WITHOUT_PANDAS, str(tmp_path)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
@@ -48,10 +51,20 @@ def test_a_device_is_taken_at_once_or_not_at_all():
 
 
 def measured(folder, *rungs, reference_us=(10.0,) * 3, **given):
-    """Samples of kernels that are there, each with its time, or its times, beside a reference of 10 microseconds."""
-    row = vars(Problem(64, 64, 64, **given)) | {"configuration": "-", "status": "correct", "state": "warm", "reference": "cublas"}
+    """Samples of kernels that are there, each with its time, or its times, beside a reference of 10
+    microseconds.
+    """
+    row = vars(Problem(64, 64, 64, **given)) | {
+        "configuration": "-",
+        "status": "correct",
+        "state": "warm",
+        "reference": "cublas",
+    }
     row |= {"reference_us": reference_us}
-    rows = [row | {"kernel": name, "key": name, "samples_us": np.broadcast_to(us, 3).tolist()} for name, us in rungs]
+    rows = [
+        row | {"kernel": name, "key": name, "samples_us": np.broadcast_to(us, 3).tolist()}
+        for name, us in rungs
+    ]
     (folder / "samples").mkdir(parents=True, exist_ok=True)
     samples.write(folder / "samples" / f"{'-'.join(map(str, given.values()))}.parquet", rows, {})
 
@@ -68,12 +81,18 @@ def published(results, *devices):
 
 
 def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatch):
-    """A dataset of one's own kernels alone, whose name comes first, does not hide a faster published rung, of the device or of another."""
+    """A dataset of one's own kernels alone, whose name comes first, does not hide a faster
+    published rung, of the device or of another.
+    """
     kernels = tmp_path / "kernels" / "cuda"
     kernels.mkdir(parents=True)
     asks = {"older": "architecture: sm_80a\n", "newer": "compute_capability: 10.0\n"}
-    for name, needs in (dict.fromkeys(("mine", "slow", "fast", "padded", "foreign"), "") | asks).items():
-        (kernels / f"{name}.cu").write_text(f"/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n{needs}---*/\n")
+    for name, needs in (
+        dict.fromkeys(("mine", "slow", "fast", "padded", "foreign"), "") | asks
+    ).items():
+        (kernels / f"{name}.cu").write_text(
+            f"/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n{needs}---*/\n"
+        )
     monkeypatch.setattr(best_rung, "ROOT", tmp_path)
     results = tmp_path / "results"
 
@@ -94,34 +113,75 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
     published(results, of_y, ("nvidia-x", ("fast", 5.0)))
     assert best() == "fast"
     measured(results / "a" / "nvidia-x", ("slow", 4.0), element_type="float64")
-    measured(results / "a" / "nvidia-x", ("padded", 3.0), padding=3)  # where the reference may be slow
+    # where the reference may be slow
+    measured(results / "a" / "nvidia-x", ("padded", 3.0), padding=3)
     assert (best(), best(element_type="float64"), best(padding=3)) == ("fast", "slow", "padded")
 
 
 def test_the_best_rung_is_the_one_with_the_highest_median_of_paired_ratios(tmp_path, monkeypatch):
-    """The sweep, the confirmation and the tables order so. The ratio of the medians chooses the other of these two."""
+    """The sweep, the confirmation and the tables order so. The ratio of the medians chooses the
+    other of these two.
+    """
     for name in ("mine", "even", "paired"):
-        written(tmp_path / "kernels" / "cuda" / f"{name}.cu", "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n")
+        written(
+            tmp_path / "kernels" / "cuda" / f"{name}.cu",
+            "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n",
+        )
     monkeypatch.setattr(best_rung, "ROOT", tmp_path)
     even, paired, reference = [5.0, 10.0, 15.0], [4.0, 11.0, 13.0], [10.0, 20.0, 30.0]
     assert np.median(reference) / np.median(even) > np.median(reference) / np.median(paired)
-    measured(tmp_path / "results" / "a" / "nvidia-x", ("even", even), ("paired", paired), reference_us=reference)
-    fastest = best_rung.best_rung(NVIDIA_X, tmp_path / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64))
+    measured(
+        tmp_path / "results" / "a" / "nvidia-x",
+        ("even", even),
+        ("paired", paired),
+        reference_us=reference,
+    )
+    fastest = best_rung.best_rung(
+        NVIDIA_X, tmp_path / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64)
+    )
     assert fastest and fastest[0].stem == "paired"
 
 
 OF_CORES = f"of {len(os.sched_getaffinity(0))} cores"
 
 
-@pytest.mark.parametrize(("kind", "others", "reference_us", "doubts"), [
-    ("cpu", 0.0, [10.0, 10.4] * 5, {}),
-    ("cpu", 0.0, [], {}),
-    ("cpu", 1.26, [10.0] * 6, {"disturbed": f"timed while other processes used 1.3 {OF_CORES}"}),
-    ("cuda", 1, [10.0] * 6, {"disturbed": "timed while 1 other process(es) computed on the device"}),
-    ("cuda", 0, [12.0, 10.0] * 3, {"unsteady": "cublas is 1.2 (interval 1.2 to 1.2) times as fast as itself in neighboring rounds"}),
-    ("cpu", 0.0, [10.0, 10.0, 10.0, 13.0, 13.0, 10.0, 10.0], {"unsteady": "blas_1 is 1 (interval 0.769 to 1.3) times as fast as itself in "
-                                                               "neighboring rounds"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "others", "reference_us", "doubts"),
+    [
+        ("cpu", 0.0, [10.0, 10.4] * 5, {}),
+        ("cpu", 0.0, [], {}),
+        (
+            "cpu",
+            1.26,
+            [10.0] * 6,
+            {"disturbed": f"timed while other processes used 1.3 {OF_CORES}"},
+        ),
+        (
+            "cuda",
+            1,
+            [10.0] * 6,
+            {"disturbed": "timed while 1 other process(es) computed on the device"},
+        ),
+        (
+            "cuda",
+            0,
+            [12.0, 10.0] * 3,
+            {
+                "unsteady": "cublas is 1.2 (interval 1.2 to 1.2) times as fast as itself in "
+                "neighboring rounds"
+            },
+        ),
+        (
+            "cpu",
+            0.0,
+            [10.0, 10.0, 10.0, 13.0, 13.0, 10.0, 10.0],
+            {
+                "unsteady": "blas_1 is 1 (interval 0.769 to 1.3) times as fast as itself in "
+                "neighboring rounds"
+            },
+        ),
+    ],
+)
 def test_a_busy_machine_makes_a_try_doubtful(kind, others, reference_us, doubts):
     assert trial_report.doubts(kind, others, reference_us) == doubts
 
@@ -137,5 +197,8 @@ def test_what_says_no_version_is_no_compiler(code, monkeypatch, tmp_path):
     monkeypatch.setattr(toolchain, "cc", lambda: (str(tmp_path / "cc"),))
     monkeypatch.setattr(provenance, "cc", lambda: (str(tmp_path / "cc"),))
     toolchain._version.cache_clear()
-    with pytest.raises(InputError, match=f"/cc --version: exit code {code}; expected a compiler, which says its version"):
+    with pytest.raises(
+        InputError,
+        match=f"/cc --version: exit code {code}; expected a compiler, which says its version",
+    ):
         toolchain.compiler_version("cc")

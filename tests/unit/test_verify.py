@@ -1,4 +1,6 @@
-"""The verdict on one launch: right results pass in any order of summation and on any operands, wrong ones do not."""
+"""The verdict on one launch: right results pass in any order of summation and on any operands,
+wrong ones do not.
+"""
 
 from dataclasses import replace
 
@@ -49,10 +51,16 @@ def verdict(problem, compute, tf32=False):
 
 
 CASES = [
-    ((33, 17, 500), {}), ((64, 64, 64), {"alpha": -1.5, "beta": 0.5, "padding": 3}), ((1, 1, 1), {}), ((5, 3, 7), {"offset": 3}),
-    ((33, 17, 50), {"element_type": "float64"}), ((1, 9, 2), {"beta": 1.0}), ((8, 8, 64), {"alpha": 0.0, "beta": 1.0}),
-    ((8, 8, 64), {"alpha": 0.0}), ((9, 8, 7), {"padding": "1,4,2", "offset": "0,1,3", "beta": 0.5}),
-]  # fmt: skip
+    ((33, 17, 500), {}),
+    ((64, 64, 64), {"alpha": -1.5, "beta": 0.5, "padding": 3}),
+    ((1, 1, 1), {}),
+    ((5, 3, 7), {"offset": 3}),
+    ((33, 17, 50), {"element_type": "float64"}),
+    ((1, 9, 2), {"beta": 1.0}),
+    ((8, 8, 64), {"alpha": 0.0, "beta": 1.0}),
+    ((8, 8, 64), {"alpha": 0.0}),
+    ((9, 8, 7), {"padding": "1,4,2", "offset": "0,1,3", "beta": 0.5}),
+]
 
 
 @pytest.mark.parametrize(("shape", "given"), CASES)
@@ -89,7 +97,10 @@ def test_of_mixed_what_is_whole_is_exact_and_the_rest_keeps_the_bound():
     problem = Problem(40, 24, 300, distribution="mixed")
     for row, column in ((0, 0), (39, 23)):
         outcome = verdict(problem, off_by_a_bit(row, column))
-        assert outcome.reason == f"C[{row}][{column}] is not exact on whole numbers, of which all sums are"
+        assert (
+            outcome.reason
+            == f"C[{row}][{column}] is not exact on whole numbers, of which all sums are"
+        )
     for where in ((5, 0), (0, 16), (27, 5)):
         assert verdict(problem, off_by_a_bit(*where)).status == "correct"
     assert verdict(replace(problem, alpha=0.3), off_by_a_bit(0, 0)).status == "correct"
@@ -102,7 +113,9 @@ def off_by(share, which):
     def compute(p, a, b, c):
         forward(p, a, b, c)
         with np.errstate(all="ignore"):
-            c[which] += (share * (np.abs(a).astype(float) @ np.abs(b).astype(float)))[which].astype(c.dtype)
+            c[which] += (share * (np.abs(a).astype(float) @ np.abs(b).astype(float)))[which].astype(
+                c.dtype
+            )
 
     return compute
 
@@ -127,9 +140,12 @@ def transposed(p, a, b, c):
 
 
 WRONG = {
-    "one element off": off_by(1e-3, (5, 6)), "all elements off": off_by(1e-4, ...), "never written": never_written,
-    "columns in another order": transposed, "a product left out": dropped,
-}  # fmt: skip
+    "one element off": off_by(1e-3, (5, 6)),
+    "all elements off": off_by(1e-4, ...),
+    "never written": never_written,
+    "columns in another order": transposed,
+    "a product left out": dropped,
+}
 
 
 @pytest.mark.parametrize("fault", list(WRONG))
@@ -166,14 +182,23 @@ def test_a_special_value_must_be_the_right_one(value):
 @pytest.mark.parametrize("offset", [0, 3])
 def test_a_write_outside_c_never_passes(padding, offset):
     ld = 16 + 2 * padding
-    for place in (-GUARD - offset, -1, 16 * ld, 16 * ld + GUARD - 1, *([16, 15 * ld + 16] if padding else [])):
+    for place in (
+        -GUARD - offset,
+        -1,
+        16 * ld,
+        16 * ld + GUARD - 1,
+        *([16, 15 * ld + 16] if padding else []),
+    ):
 
         def compute(p, a, b, c, place=place):
             right(p, a, b, c)
             poke(c, place, 1)
 
         outcome = verdict(Problem(16, 16, 16, padding=padding, offset=offset), compute)
-        assert (outcome.status, outcome.reason) == ("incorrect", "1 elements outside C were overwritten")
+        assert (outcome.status, outcome.reason) == (
+            "incorrect",
+            "1 elements outside C were overwritten",
+        )
 
 
 def narrow(bits, share=1.0):
@@ -200,14 +225,35 @@ def test_operands_rounded_to_tf32_pass_only_as_tf32_and_to_bfloat16_never(k):
 
 
 PASSED_ALONE = {
-    "float32": {4096: (136, 4.9e-4, 0.09, 4.9e-4), 16384: (266, 2e-3, 0.43, 2e-3), 65536: (479, 7.8e-3, 0.97, 7.8e-3),
-                1048576: (2340, 0.15, 1, 0.12)},
-    "TF32": {4096: (72, 0.044, 1, 0.12), 16384: (117, 0.088, 1, 0.12), 65536: (256, 0.18, 1, 0.12), 1048576: (1287, 0.84, 1, 0.25)},
-    "float64": {4096: (86, 9.1e-13, 0, 0), 16384: (236, 3.6e-12, 0, 0), 65536: (429, 1.5e-11, 0, 0), 1048576: (1751, 2.8e-10, 0, 0)},
-    "float16": {4096: (47, 0.044, 1, 0.12), 16384: (134, 0.088, 1, 0.12), 65536: (272, 0.18, 1, 0.12), 1048576: (1280, 0.84, 1, 0.12)},
-}  # fmt: skip
-"""By result and K, what passes the bound on rounded numbers alone: the bound itself in largest errors of a right result, an element that
-is off by a share of rms C, a share of products left out in one element, a first part of K whose operands are narrower."""
+    "float32": {
+        4096: (136, 4.9e-4, 0.09, 4.9e-4),
+        16384: (266, 2e-3, 0.43, 2e-3),
+        65536: (479, 7.8e-3, 0.97, 7.8e-3),
+        1048576: (2340, 0.15, 1, 0.12),
+    },
+    "TF32": {
+        4096: (72, 0.044, 1, 0.12),
+        16384: (117, 0.088, 1, 0.12),
+        65536: (256, 0.18, 1, 0.12),
+        1048576: (1287, 0.84, 1, 0.25),
+    },
+    "float64": {
+        4096: (86, 9.1e-13, 0, 0),
+        16384: (236, 3.6e-12, 0, 0),
+        65536: (429, 1.5e-11, 0, 0),
+        1048576: (1751, 2.8e-10, 0, 0),
+    },
+    "float16": {
+        4096: (47, 0.044, 1, 0.12),
+        16384: (134, 0.088, 1, 0.12),
+        65536: (272, 0.18, 1, 0.12),
+        1048576: (1280, 0.84, 1, 0.12),
+    },
+}
+"""By result and K, what passes the bound on rounded numbers alone: the bound itself in largest
+errors of a right result, an element that is off by a share of rms C, a share of products left out
+in one element, a first part of K whose operands are narrower.
+"""
 
 
 @pytest.mark.parametrize("k", [*DEPTHS[:-1], pytest.param(DEPTHS[-1], marks=pytest.mark.slow)])
@@ -220,7 +266,9 @@ def test_what_passes_the_bound_does_not_pass_the_launch_on_whole_numbers(call, k
     assert bound.left_out == pytest.approx(left_out, abs=0.15)
     assert narrower / 3 <= bound.narrower <= 3 * narrower
     assert min(bound.left_out, exact.left_out) == 0
-    assert min(bound.narrower, exact.narrower) <= (0.07 if call.element_type == "float16" else 0.0005)
+    assert min(bound.narrower, exact.narrower) <= (
+        0.07 if call.element_type == "float16" else 0.0005
+    )
 
 
 @pytest.mark.parametrize(("side", "k"), [(256, 4096), (1024, 16384)])

@@ -18,7 +18,10 @@ def verdicts(text):
 
 
 def test_a_session_fills_the_page_step_by_step():
-    assert author.page(author.PAGE.read_text(), STEPS).partition("## 1")[2] == author.PAGE.read_text().partition("## 1")[2]
+    assert (
+        author.page(author.PAGE.read_text(), STEPS).partition("## 1")[2]
+        == author.PAGE.read_text().partition("## 1")[2]
+    )
     with pytest.raises(AssertionError):
         author.page(author.PAGE.read_text(), [*STEPS, "one more"])
 
@@ -35,9 +38,16 @@ def test_the_session_on_the_page_comes_out_as_it_says(tmp_path, monkeypatch, cap
             output.append(trials.ladder(*shlex.split(first)[2:], code=code))
             seen += 1
         else:
-            old, new = ("".join(f"{line[1:]}\n" for line in step.splitlines()[3:] if line[0] in kept) for kept in (" -", " +"))
+            old, new = (
+                "".join(f"{line[1:]}\n" for line in step.splitlines()[3:] if line[0] in kept)
+                for kept in (" -", " +")
+            )
             assert path.read_text().count(old) == 1, old
             path.write_text(path.read_text().replace(old, new))
     assert seen == 4
-    assert verdicts("".join(output)) == verdicts(SESSION) == ["correct", "correct", "the last 1 of K are left out", "incorrect"]
+    assert (
+        verdicts("".join(output))
+        == verdicts(SESSION)
+        == ["correct", "correct", "the last 1 of K are left out", "incorrect"]
+    )
     assert re.search("^  since the last correct try: (?!the same)", output[2], re.MULTILINE)

@@ -1,4 +1,6 @@
-"""A sweep of ten thousand configurations on ten problems: planned in few jobs, in seconds on an idle machine."""
+"""A sweep of ten thousand configurations on ten problems: planned in few jobs, in seconds on an
+idle machine.
+"""
 
 import re
 import subprocess
@@ -27,17 +29,32 @@ code, used = subprocess.call(sys.argv[2:]), resource.getrusage(resource.RUSAGE_C
 open(sys.argv[1], "w").write(f"{used.ru_utime + used.ru_stime} {1024 * used.ru_maxrss}")
 sys.exit(code)
 """
-"""Runs a command, and writes its CPU seconds and the bytes of its largest memory. A child of ours would begin with our own memory."""
+"""Runs a command, and writes its CPU seconds and the bytes of its largest memory. A child of ours
+would begin with our own memory.
+"""
 
 
 def dry_run(project):
     """What Snakemake plans, the CPU seconds that it takes, and the bytes of its largest memory."""
-    command = [project.python, "-m", "snakemake", "--cores", "1", "--configfile", project.campaign(CAMPAIGN), "--dry-run"]
+    command = [
+        project.python,
+        "-m",
+        "snakemake",
+        "--cores",
+        "1",
+        "--configfile",
+        project.campaign(CAMPAIGN),
+        "--dry-run",
+    ]
     used = project.folder / "used"
     done = subprocess.run(
-        [sys.executable, "-c", METERED, used, *command, "--quiet", "rules"], cwd=project.folder, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", METERED, used, *command, "--quiet", "rules"],
+        cwd=project.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
     seconds, peak = map(float, used.read_text().split())
     return done.stdout, seconds, peak
@@ -59,9 +76,16 @@ def test_a_big_sweep_is_planned_in_seconds_and_little_memory(project):
 
 def test_shards_are_parts_of_a_sweep_in_its_order():
     def plans(**measure):
-        data = {"campaign": "t", "problems": {"cuda": [[5, 6, 7]]}, "kernels": ["cuda/03_shared_tile"], "measure": measure}
+        data = {
+            "campaign": "t",
+            "problems": {"cuda": [[5, 6, 7]]},
+            "kernels": ["cuda/03_shared_tile"],
+            "measure": measure,
+        }
         campaign = campaign_file.load(data, "t", discover(ROOT))
-        return campaign.jobs("cuda"), [campaign.plan("cuda", job)["candidates"] for job in campaign.jobs("cuda")[1:]]
+        return campaign.jobs("cuda"), [
+            campaign.plan("cuda", job)["candidates"] for job in campaign.jobs("cuda")[1:]
+        ]
 
     jobs, (whole,) = plans()
     assert jobs == ["baselines.float32", "03_shared_tile.float32"]

@@ -1,6 +1,8 @@
-"""docs/bring-your-kernel.md: every stage of the kernel gets the message that the page shows, and the last one is right.
+"""docs/bring-your-kernel.md: every stage of the kernel gets the message that the page shows, and
+the last one is right.
 
-nvcc compiles each stage. Then a C++ compiler builds it for the CPU, thread by thread, and the simulated GPU runs that.
+nvcc compiles each stage. Then a C++ compiler builds it for the CPU, thread by thread, and the
+simulated GPU runs that.
 """
 
 import ctypes
@@ -23,7 +25,9 @@ SLACK = 16
 SEEN = 512
 """Elements behind C that the device sees overwritten."""
 MARK = 12345
-"""An element outside C that nobody has written. A NaN would not do: this machine computes the same NaN from it again, a GPU another one."""
+"""An element outside C that nobody has written. A NaN would not do: this machine computes the same
+NaN from it again, a GPU another one.
+"""
 BEFORE = """
 #include <cstddef>
 #define __global__
@@ -41,7 +45,9 @@ LIBRARIES = {}
 
 
 def emulate(name, a, b, c, p):
-    """Run a library on copies of the matrices that have room round them. Copy C back, and the elements right behind it."""
+    """Run a library on copies of the matrices that have room round them. Copy C back, and the
+    elements right behind it.
+    """
 
     def copied(matrix, rows, cols, ld, behind=0):
         needed = (rows - 1) * ld + cols + behind
@@ -62,12 +68,17 @@ def emulate(name, a, b, c, p):
 
 
 def stages():
-    """The kernel before each change and after the last, with the message that it gets; the last gets none."""
+    """The kernel before each change and after the last, with the message that it gets; the last
+    gets none.
+    """
     text, after = (body for kind, body in BLOCKS if kind == "cuda")
     steps = [body for kind, body in BLOCKS if kind != "cuda"]
     for message, diff in zip(steps[::2], steps[1::2], strict=True):
         yield text, message.strip()
-        old, new = ("".join(line[1:] for line in diff.splitlines(keepends=True) if line[0] in f" {sign}") for sign in "-+")
+        old, new = (
+            "".join(line[1:] for line in diff.splitlines(keepends=True) if line[0] in f" {sign}")
+            for sign in "-+"
+        )
         assert old in text
         text = text.replace(old, new, 1)
     assert text == after
@@ -80,7 +91,9 @@ STAGES = list(stages())
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize(("text", "message"), STAGES, ids=range(len(STAGES)))
-def test_every_stage_gets_the_message_of_the_page(text, message, tmp_path, monkeypatch, capsys, gpus):
+def test_every_stage_gets_the_message_of_the_page(
+    text, message, tmp_path, monkeypatch, capsys, gpus
+):
     simulated_nvcc = compile._nvcc
 
     def nvcc(source, arch, include, options=()):
@@ -91,10 +104,24 @@ def test_every_stage_gets_the_message_of_the_page(text, message, tmp_path, monke
             built, usage = compilers._nvcc(source, arch, include, options)
         if b"_Z5sgemm" not in built:
             library = tmp_path / f"{len(LIBRARIES)}.so"
-            command = [*toolchain.cc(), "-x", "c++", "-w", "-O2", "-shared", "-fPIC", "-", "-o", str(library)]
+            command = [
+                *toolchain.cc(),
+                "-x",
+                "c++",
+                "-w",
+                "-O2",
+                "-shared",
+                "-fPIC",
+                "-",
+                "-o",
+                str(library),
+            ]
             subprocess.run(command, input=BEFORE + source + RUN, text=True, check=True)
             LIBRARIES[library.name] = ctypes.CDLL(str(library))
-        code = f"import test_bring_your_kernel as it; it.emulate('{len(LIBRARIES) - 1}.so', a, b, c, p)"
+        code = (
+            f"import test_bring_your_kernel as it; it.emulate('{len(LIBRARIES) - 1}.so', a, b, "
+            "c, p)"
+        )
         return simulated.cubin(code, cubin.information(built)), usage
 
     stay_in_process(monkeypatch)
@@ -103,6 +130,8 @@ def test_every_stage_gets_the_message_of_the_page(text, message, tmp_path, monke
     monkeypatch.setitem(sys.modules, "test_bring_your_kernel", sys.modules[__name__])
     (trials.root / "kernels" / "cuda" / "mine.cu").write_text(text)
     header = text.startswith("/*---")
-    output = trials.ladder("try", "kernels/cuda/mine.cu", "--size", "32", code=(1 if header else 2) if message else 0)
+    output = trials.ladder(
+        "try", "kernels/cuda/mine.cu", "--size", "32", code=(1 if header else 2) if message else 0
+    )
     assert message in output
     assert message or "\ncorrect; " in output

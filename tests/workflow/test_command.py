@@ -1,4 +1,6 @@
-"""The examples in the help of `ladder` do what they say, in a copy of the project with made-up data of the device that they name."""
+"""The examples in the help of `ladder` do what they say, in a copy of the project with made-up data
+of the device that they name.
+"""
 
 import os
 import shlex
@@ -11,7 +13,11 @@ from ladder.cli.main import COMMANDS
 from ladder.storage.published_index import HEADLINE
 from planted import ROOT
 
-MADE = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "cublas"), "processes": 3}
+MADE = {
+    "problems": [(256, 256, 256), (4096, 4096, 4096)],
+    "kernels": ("03_shared_tile", "cublas"),
+    "processes": 3,
+}
 ON = {"fingerprint": {"driver": "1", "uuids": ["GPU"]}}
 
 
@@ -20,23 +26,41 @@ def test_every_example_runs(project):
     shutil.copytree(ROOT / "docs", project.folder / "docs")
     shutil.copy(ROOT / "README.md", project.folder)
     results, published = project.folder / "results", project.folder / "results" / "published"
-    for seed, folder in ((1, "default/nvidia-h200"), (3, "nightly/nvidia-h200"), (2, f"published/{HEADLINE}/earlier")):
+    for seed, folder in (
+        (1, "default/nvidia-h200"),
+        (3, "nightly/nvidia-h200"),
+        (2, f"published/{HEADLINE}/earlier"),
+    ):
         synthetic.write(results / folder, seed, "nvidia-h200", **MADE, **ON)
     synthetic.index(published)
     left = {shlex.split(example)[1]: shlex.split(example)[1:] for example in COMMANDS.values()}
 
     def run(*command):
         environment = os.environ | {"NO_COLOR": "1"}
-        done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, env=environment, check=False)
+        done = subprocess.run(
+            command,
+            cwd=project.folder,
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+        )
         assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done.stdout
 
     def example(name):
-        return run(project.python, "-m", "ladder", *(word for word in left.pop(name) if word != "--watch"))
+        return run(
+            project.python, "-m", "ladder", *(word for word in left.pop(name) if word != "--watch")
+        )
 
-    assert example("publish") == f"published {published}/{HEADLINE}/2026-01-01T0000; now commit it\n"
-    assert (published / HEADLINE / "figures" / "headline-warm.svg").exists()  # which the README shows
-    assert example("repeat").split() == [f"{published}/repeat-nvidia-h200.{form}" for form in ("csv", "json")]
+    assert (
+        example("publish") == f"published {published}/{HEADLINE}/2026-01-01T0000; now commit it\n"
+    )
+    # which the README shows
+    assert (published / HEADLINE / "figures" / "headline-warm.svg").exists()
+    assert example("repeat").split() == [
+        f"{published}/repeat-nvidia-h200.{form}" for form in ("csv", "json")
+    ]
     assert "B against A: 8 not distinguishable.\n" in example("compare")
     assert example("new").endswith(f"; now: ladder try {project.folder}/kernels/cpu/mine.c\n")
     assert "correct; " in example("try")

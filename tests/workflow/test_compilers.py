@@ -1,4 +1,6 @@
-"""Two compilers in one campaign: what each made is measured, recorded and drawn as its own; every rung compiles by both."""
+"""Two compilers in one campaign: what each made is measured, recorded and drawn as its own; every
+rung compiles by both.
+"""
 
 import pytest
 from ladder.compiling import compile
@@ -24,14 +26,19 @@ LABELS = {"BX=8", "BX=16", "BX=8 compiler=nvrtc", "BX=16 compiler=nvrtc"}
 
 def test_what_each_compiler_made_is_measured_as_its_own(project, monkeypatch):
     project.write("kernels/cuda/80_right.cu", cuda_kernel("right", CU_RIGHT))
-    for name, value in project.simulate(name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[0]).items():
+    for name, value in project.simulate(
+        name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[0]
+    ).items():
         monkeypatch.setenv(name, value)
     project.campaign(CAMPAIGN)
     project.ok("--configfile", "config/test.yaml", "--until", "aggregate")
     rows = records.read(project.folder / "results/two/fake/samples/80_right.float32.parquet")[0]
     assert {row["configuration"] for row in rows} == LABELS
     assert len({row["key"] for row in rows}) == 8  # on two problems
-    assert set(project.table("two/fake/summary.csv").query("kernel == '80_right'")["configuration"]) == LABELS
+    assert (
+        set(project.table("two/fake/summary.csv").query("kernel == '80_right'")["configuration"])
+        == LABELS
+    )
     resources = project.table("two/fake/resources.csv")
     assert dict(zip(resources["configuration"], resources["compiler"], strict=True)) == {
         label: "nvrtc" if "nvrtc" in label else "nvcc" for label in LABELS
@@ -41,8 +48,13 @@ def test_what_each_compiler_made_is_measured_as_its_own(project, monkeypatch):
 
 
 def test_every_rung_compiles_by_nvrtc(tmp_path):
-    """For sm_90. `tests/unit/test_other_gpus.py` compiles the first element type for others, and `make` compiles all by nvcc."""
-    text = "campaign: x\nkernels: ['cuda/*']\ncompiler: nvrtc\nelement_types: [float32, float64, float16]\nproblems: {cuda: [[1, 1, 1]]}"
+    """For sm_90. `tests/unit/test_other_gpus.py` compiles the first element type for others, and
+    `make` compiles all by nvcc.
+    """
+    text = (
+        "campaign: x\nkernels: ['cuda/*']\ncompiler: nvrtc\nelement_types: [float32, float64, "
+        "float16]\nproblems: {cuda: [[1, 1, 1]]}"
+    )
     plan = campaign_file.load(yaml_schema.load(text, "x"), "x", discover(ROOT))
     rows, compiled = [], 0
     for id, configurations in plan.configurations.items():
@@ -51,12 +63,16 @@ def test_every_rung_compiles_by_nvrtc(tmp_path):
             continue
         compiled += 1
         legal = {
-            configuration.element_type: configuration for configuration, objection in reversed(configurations) if not objection
+            configuration.element_type: configuration
+            for configuration, objection in reversed(configurations)
+            if not objection
         }
         needs_9_0 = kernel.architecture or "__cluster_dims__" in kernel.text
         types = [it for it in plan.element_types if it in legal][0 if needs_9_0 else 1 :]
         if types:
-            rows += compile.compile_kernel(kernel, [(legal[it], "") for it in types], "sm_90", tmp_path / id, 2)
+            rows += compile.compile_kernel(
+                kernel, [(legal[it], "") for it in types], "sm_90", tmp_path / id, 2
+            )
     assert compiled >= 18
     assert {row.compiler for row in rows} == {"nvrtc"}
     assert [(row.slug, row.reason) for row in rows if row.status != "compiled"] == []

@@ -1,4 +1,6 @@
-"""The confirmation in the pipeline itself, on a simulated GPU whose cost model says how fast a kernel is."""
+"""The confirmation in the pipeline itself, on a simulated GPU whose cost model says how fast a
+kernel is.
+"""
 
 import numpy as np
 import pytest
@@ -19,8 +21,10 @@ BODIES = {
     "80_slow": "slow(1.5); right()",
     "81_fast": "right()",
     "82_twin": "right()",
-    # correct in the first two processes, those of the sweep and of the beginning of the confirmation
-    "83_late": "open({0!r}, 'a').write(f'{{os.getpid()}}\\n'); right(); c[0, 0] += len(set(open({0!r}))) > 2",
+    # correct in the first two processes, those of the sweep and of the beginning of the
+    # confirmation
+    "83_late": "open({0!r}, 'a').write(f'{{os.getpid()}}\\n'); right(); c[0, 0] += "
+    "len(set(open({0!r}))) > 2",
 }
 
 
@@ -33,7 +37,9 @@ def done(make_project):
         kernel = cuda_kernel("planted", f"// python: {code}\n" + CU_RIGHT)
         project.write(f"kernels/cuda/{name}.cu", kernel.replace("BX: [8, 16]", "BX: [8]"))
     project.campaign(CAMPAIGN)
-    given = project.simulate(name="Simulated", uuids=["GPU-1"], driver="1.0", compiler="nvcc 1.0", others=[0])
+    given = project.simulate(
+        name="Simulated", uuids=["GPU-1"], driver="1.0", compiler="nvcc 1.0", others=[0]
+    )
     with pytest.MonkeyPatch.context() as patch:
         for name, value in given.items():
             patch.setenv(name, value)
@@ -49,14 +55,21 @@ def test_the_published_tables_come_from_fresh_processes(done):
     rows, session = confirmed(done)
     assert session["children"] >= 3
     names = {(row["kernel"], row["m"], row["state"]) for row in rows}
-    assert names >= {(kernel, 8, state) for kernel in ("80_slow", "81_fast", "cublas") for state in ("warm", "cold")}
+    assert names >= {
+        (kernel, 8, state)
+        for kernel in ("80_slow", "81_fast", "cublas")
+        for state in ("warm", "cold")
+    }
     best = done.table("again/*/best.csv")
     good = best[best["kernel"] != "83_late"]
     assert set(good["interval"]) == {"between-process"}
     assert set(good["processes"]) == {3}
     assert set(good["samples"]) == {15}
     assert ((good["ratio_low"] < good["ratio"]) & (good["ratio"] < good["ratio_high"])).all()
-    assert ((good["within_low"] <= good["ratio"] * 1.0001) & (good["ratio"] <= good["within_high"] * 1.0001)).all()
+    assert (
+        (good["within_low"] <= good["ratio"] * 1.0001)
+        & (good["ratio"] <= good["within_high"] * 1.0001)
+    ).all()
     (row,) = best[(best["kernel"] == "80_slow") & (best["state"] == "warm")].to_dict("records")
     mine = [r for r in rows if (r["kernel"], r["m"], r["state"]) == ("80_slow", 8, "warm")]
     medians = [np.median(np.log(np.divide(r["reference_us"], r["samples_us"]))) for r in mine]
@@ -72,10 +85,15 @@ def test_pairs_decide_who_is_faster(done):
     warm = pairs[pairs["state"] == "warm"]
     gain = warm[(warm["pair"] == "gain") & (warm["kernel"] == "81_fast")].iloc[0]
     assert (gain["other"], gain["verdict"]) == ("80_slow", "faster")
-    assert gain["ratio"] == pytest.approx(1.5, rel=0.005)  # the interval leaves the truth out in one run of twenty
+    # the interval leaves the truth out in one run of twenty
+    assert gain["ratio"] == pytest.approx(1.5, rel=0.005)
     assert gain["high"] - gain["low"] < 0.05
-    assert warm.loc[warm["pair"] == "null", ["kernel", "other"]].to_numpy().tolist() == [["cublas", "cublas"]]
-    assert warm.loc[warm["pair"] == "twins", ["kernel", "other"]].to_numpy().tolist() == [["81_fast", "82_twin"]]
+    assert warm.loc[warm["pair"] == "null", ["kernel", "other"]].to_numpy().tolist() == [
+        ["cublas", "cublas"]
+    ]
+    assert warm.loc[warm["pair"] == "twins", ["kernel", "other"]].to_numpy().tolist() == [
+        ["81_fast", "82_twin"]
+    ]
     controls = pairs[pairs["pair"].isin(["null", "twins"])]
     assert len(controls) == 2 * 2
     assert ((controls["low"] < 1.01) & (controls["high"] > 0.99)).all(), controls
@@ -84,13 +102,17 @@ def test_pairs_decide_who_is_faster(done):
 def test_cold_is_measured_by_the_confirmation_alone(done):
     assert set(done.table("again/*/summary.csv")["state"]) == {"warm"}
     best = done.table("again/*/best.csv")
-    assert {"cublas", "80_slow"} <= set(best[(best["state"] == "cold") & best["tflops"].notna()]["kernel"])
+    assert {"cublas", "80_slow"} <= set(
+        best[(best["state"] == "cold") & best["tflops"].notna()]["kernel"]
+    )
 
 
 def test_what_turns_incorrect_in_the_confirmation_is_correct_nowhere(done):
     late = done.table("again/*/summary.csv").query("kernel == '83_late'")
     assert set(late.loc[late["state"] == "warm", "status"]) == {"incorrect"}
-    assert late.loc[late["state"] == "warm", "reason"].str.startswith("in the confirmation, on ").all()
+    assert (
+        late.loc[late["state"] == "warm", "reason"].str.startswith("in the confirmation, on ").all()
+    )
     assert late["tflops"].isna().all()
     best = done.table("again/*/best.csv").query("kernel == '83_late'")
     assert set(best["status"]) == {"incorrect"}

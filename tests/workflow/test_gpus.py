@@ -1,4 +1,6 @@
-"""Several simulated GPUs of a machine: measured at once, each by one job at a time, in one dataset."""
+"""Several simulated GPUs of a machine: measured at once, each by one job at a time, in one
+dataset.
+"""
 
 import os
 import re
@@ -24,19 +26,31 @@ confirm: {processes: 0}
 figures: {width: 3.4, formats: [pdf]}
 """
 MEETING = "// python: __import__('rendezvous').meet(2); right()\n"
-"""The first launch of each shard waits until both have begun; a later run finds that they have met."""
+"""The first launch of each shard waits until both have begun; a later run finds that they have
+met.
+"""
 SHARDS = [f"results/four/fake/samples/80_many.float32.{number}of2.parquet" for number in (1, 2)]
 
 
 @pytest.fixture(scope="module")
 def four(make_project, tmp_path_factory):
-    """A project that sees four GPUs, whose kernel of four configurations was measured in two shards."""
+    """A project that sees four GPUs, whose kernel of four configurations was measured in two
+    shards.
+    """
     project = make_project()
     project.write("kernels/cuda/80_many.cu", cuda_kernel("many", MEETING + CU_RIGHT))
     project.campaign(CAMPAIGN)
-    given = project.simulate(name="Fake", uuids=[f"GPU-{n}" for n in range(4)], driver="1.0", compiler="nvcc 1.0", others=[0])
+    given = project.simulate(
+        name="Fake",
+        uuids=[f"GPU-{n}" for n in range(4)],
+        driver="1.0",
+        compiler="nvcc 1.0",
+        others=[0],
+    )
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (given | {rendezvous.VARIABLE: str(tmp_path_factory.mktemp("met"))}).items():
+        for name, value in (
+            given | {rendezvous.VARIABLE: str(tmp_path_factory.mktemp("met"))}
+        ).items():
             patch.setenv(name, value)
         project.ok(*SHARDS, "--configfile", "config/test.yaml", "--resources", "gpu=4", cores=4)
         yield project
@@ -47,7 +61,12 @@ def test_shards_are_measured_at_once_each_on_a_gpu_of_its_own(four):
     used = [{row["uuid"] for row in of_one} for of_one in rows]
     assert all(len(uuids) == 1 for uuids in used)
     assert len(set.union(*used)) == 2
-    assert [row["configuration"] for of_one in rows for row in of_one] == ["BX=1", "BX=2", "BX=4", "BX=8"]
+    assert [row["configuration"] for of_one in rows for row in of_one] == [
+        "BX=1",
+        "BX=2",
+        "BX=4",
+        "BX=8",
+    ]
     assert {row["status"] for of_one in rows for row in of_one} == {"correct"}
 
 
@@ -60,7 +79,9 @@ echo '"0","42"'
 """
 
 
-def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on_it(four, monkeypatch):
+def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on_it(
+    four, monkeypatch
+):
     for path in SHARDS:  # measured again
         (four.folder / path).unlink()
         journal.journal_of(four.folder / path).unlink()
@@ -80,7 +101,9 @@ def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on
     counters = four.table("four/fake/counters.csv")
     assert counters["reason"].isna().all(), counters["reason"].tolist()
     assert list(counters["instructions"]) == [42]
-    compiled = four.table("four/fake/resources.csv").set_index(["kernel", "configuration"])["sha256"]
+    compiled = four.table("four/fake/resources.csv").set_index(["kernel", "configuration"])[
+        "sha256"
+    ]
     (row,) = counters.to_dict("records")
     assert row["binary_sha256"] == compiled[row["kernel"], row["configuration"]]
     assert (row["device"], row["uuid"]) == ("fake", "GPU-0")
@@ -91,20 +114,40 @@ def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on
 
 
 def test_a_campaign_of_every_element_type_is_planned(project, monkeypatch):
-    for name, value in project.simulate(name="Fake", uuids=["GPU-0"], driver="1.0", compiler="nvcc 1.0", others=[0]).items():
+    for name, value in project.simulate(
+        name="Fake", uuids=["GPU-0"], driver="1.0", compiler="nvcc 1.0", others=[0]
+    ).items():
         monkeypatch.setenv(name, value)
-    types = f"campaign: typed\ndevices: [cuda]\nkernels: [cuda/40*]\nelement_types: [{', '.join(ELEMENT_TYPES)}]\n"
-    plan = project.ok("--configfile", project.campaign(types + "problems: {cuda: [[5, 6, 7]]}\n"), "--dry-run")
+    types = (
+        "campaign: typed\ndevices: [cuda]\nkernels: [cuda/40*]\nelement_types: "
+        f"[{', '.join(ELEMENT_TYPES)}]\n"
+    )
+    plan = project.ok(
+        "--configfile", project.campaign(types + "problems: {cuda: [[5, 6, 7]]}\n"), "--dry-run"
+    )
     for element_type in ELEMENT_TYPES:
         assert f"samples/baselines.{element_type}.parquet" in plan
-    assert all(f"samples/40_half_fitted_tile.{element_type}.parquet" in plan for element_type in OF_CUDA)
+    assert all(
+        f"samples/40_half_fitted_tile.{element_type}.parquet" in plan for element_type in OF_CUDA
+    )
 
 
 def test_a_forced_run_measures_nothing_again_and_says_so(four):
     four.ok(*SHARDS, "--configfile", "config/test.yaml")
     environment = four.folder / "results/four/fake/environment.json"
-    described, measured = environment.read_bytes(), [records.read(four.folder / path)[0] for path in SHARDS]
-    again = four.ok(*SHARDS, "--configfile", "config/test.yaml", "--forcerun", "probe", "measure", code=NOTHING_MEASURED)
+    described, measured = (
+        environment.read_bytes(),
+        [records.read(four.folder / path)[0] for path in SHARDS],
+    )
+    again = four.ok(
+        *SHARDS,
+        "--configfile",
+        "config/test.yaml",
+        "--forcerun",
+        "probe",
+        "measure",
+        code=NOTHING_MEASURED,
+    )
     assert "Nothing was measured: all measurements are from earlier runs" in again
     assert environment.read_bytes() == described
     assert [records.read(four.folder / path)[0] for path in SHARDS] == measured
@@ -114,11 +157,17 @@ def test_results_of_another_driver_are_refused_even_if_snakemake_does_not_look(f
     settings = four.folder / "gpus.json"
     before = settings.read_text()
     settings.write_text(before.replace('"driver": "1.0"', '"driver": "2.0"'))
-    command = ["results/four/fake/summary.csv", "--configfile", "config/test.yaml", "--forcerun", "aggregate"]
+    command = [
+        "results/four/fake/summary.csv",
+        "--configfile",
+        "config/test.yaml",
+        "--forcerun",
+        "aggregate",
+    ]
     run = four.snakemake(*command, "--rerun-triggers", "mtime")
     settings.write_text(before)
     assert run.returncode == 1
     assert (
-        "Error: results/four/fake/environment.json: fingerprint.driver: got '1.0'; expected '2.0', as on this machine"
-        in run.stdout
+        "Error: results/four/fake/environment.json: fingerprint.driver: got '1.0'; expected '2.0', "
+        "as on this machine" in run.stdout
     )

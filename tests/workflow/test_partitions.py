@@ -31,7 +31,15 @@ def test_each_partition_is_a_dataset_and_one_figure_compares_them(project):
     for name in ("one", "two"):
         assert f"results/split/{name}/best.csv" in plan
     rules = Counter(re.findall(r"^(?:local)?rule (\w+):$", plan, re.MULTILINE))
-    assert rules == {"support": 1, "compile": 1, "probe": 2, "measure": 4, "aggregate": 2, "compare": 1}  # it is one CPU
+    # it is one CPU
+    assert rules == {
+        "support": 1,
+        "compile": 1,
+        "probe": 2,
+        "measure": 4,
+        "aggregate": 2,
+        "compare": 1,
+    }
     plan = project.ok("--configfile", config, "--config", "devices=[two]", "--dry-run")
     assert "results/split/two/best.csv" in plan
     assert "results/split/one/best.csv" not in plan
@@ -42,7 +50,9 @@ def test_each_partition_is_a_dataset_and_one_figure_compares_them(project):
 def test_a_machine_with_another_device_is_refused(project):
     """tests/unit/test_campaign.py has a CPU's message, too."""
     gpu = HERE.replace(CPU, "nvidia-x, architecture: sm_90")
-    config = project.campaign(CAMPAIGN.replace("problems: {", "problems: {cuda: [[1, 1, 1]], ") + gpu)
+    config = project.campaign(
+        CAMPAIGN.replace("problems: {", "problems: {cuda: [[1, 1, 1]], ") + gpu
+    )
     project.write("results/split/build/sm_90/support.bin", "compiled before")
     done = project.snakemake("--configfile", config, "--", "results/split/one/environment.json")
     assert done.returncode != 0
@@ -63,10 +73,16 @@ partitions:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["slurm", "cluster-generic", "htcondor"])
 def test_a_profile_plans_every_job(project, name):
-    pytest.importorskip(f"snakemake_executor_plugin_{name.replace('-', '_')}", reason="`make setup-cluster` installs it")
-    log = project.ok("--profile", f"profiles/{name}", "--configfile", project.campaign(GPUS), "--dry-run")
+    pytest.importorskip(
+        f"snakemake_executor_plugin_{name.replace('-', '_')}",
+        reason="`make setup-cluster` installs it",
+    )
+    log = project.ok(
+        "--profile", f"profiles/{name}", "--configfile", project.campaign(GPUS), "--dry-run"
+    )
     jobs = [
-        (part.split(":")[0], "gpu=1" in part and "request_gpus=1" in part) for part in re.split(r"\n(?:rule|localrule) ", log)
+        (part.split(":")[0], "gpu=1" in part and "request_gpus=1" in part)
+        for part in re.split(r"\n(?:rule|localrule) ", log)
     ]
     assert jobs.count(("compile", False)) == 6
     assert jobs.count(("measure", True)) == 8
@@ -97,19 +113,36 @@ STATUS = {
 }
 
 
-@pytest.mark.parametrize(("command", "says", "status"), [(*key, status) for key, status in STATUS.items()])
+@pytest.mark.parametrize(
+    ("command", "says", "status"), [(*key, status) for key, status in STATUS.items()]
+)
 def test_what_became_of_a_job_is_read_from_each_engine(tmp_path: Path, command, says, status):
     for tool in ("sed", "tr", "cat"):
-        (tmp_path / tool).symlink_to(f"/usr/bin/{tool}" if Path(f"/usr/bin/{tool}").exists() else f"/bin/{tool}")
+        (tmp_path / tool).symlink_to(
+            f"/usr/bin/{tool}" if Path(f"/usr/bin/{tool}").exists() else f"/bin/{tool}"
+        )
     (tmp_path / "said").write_text(says)
     written(tmp_path / command, f"#!/bin/sh\ncat {tmp_path}/said\n", 0o755)
     script = ROOT / "profiles" / "cluster-generic" / "status.sh"
-    done = subprocess.run(["/bin/sh", script, "7"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["/bin/sh", script, "7"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == f"{status}\n"
 
 
 def test_the_id_of_a_job_is_read_from_bsub(tmp_path: Path):
-    written(tmp_path / "bsub", "#!/bin/sh\necho 'Job <123> is submitted to queue <normal>.'\n", 0o755)
+    written(
+        tmp_path / "bsub", "#!/bin/sh\necho 'Job <123> is submitted to queue <normal>.'\n", 0o755
+    )
     script = ROOT / "profiles" / "cluster-generic" / "bsub.sh"
     path = f"{tmp_path}:{os.environ['PATH']}"
-    assert subprocess.run([script, "x"], env={"PATH": path}, capture_output=True, text=True, check=True).stdout == "123\n"
+    assert (
+        subprocess.run(
+            [script, "x"], env={"PATH": path}, capture_output=True, text=True, check=True
+        ).stdout
+        == "123\n"
+    )

@@ -1,4 +1,6 @@
-"""The pipeline itself: Snakemake runs in a copy of the project. The smoke campaign is in test_smoke.py."""
+"""The pipeline itself: Snakemake runs in a copy of the project. The smoke campaign is in
+test_smoke.py.
+"""
 
 import re
 import shutil
@@ -30,7 +32,9 @@ def test_dropping_a_kernel_is_all_it_takes(project):
     assert rows["configuration"].tolist() == ["BX=8", "BX=16", "BX=32"]
     assert set(rows["status"]) == {"compiled"}
 
-    swept = c_kernel("mine", C_RIGHT).replace("---*/", "parameters: {U: 1}\nsweep: {U: [1, 2]}\n---*/", 1)
+    swept = c_kernel("mine", C_RIGHT).replace(
+        "---*/", "parameters: {U: 1}\nsweep: {U: [1, 2]}\n---*/", 1
+    )
     project.write("kernels/cpu/91_mine.c", swept)
     log = project.ok("--configfile", config, "--until", "aggregate")
     assert log.count("\nlocalrule measure:") == 1  # its own job and no other
@@ -53,11 +57,17 @@ def test_bad_input_is_refused_before_anything_runs(project):
     project.campaign("campaign: t\nproblems: {cpu: [{square: [-4]}]}")
     project.write("kernels/cpu/90_bad.c", "/*---\ntitle: t\nidea: i\nblok: 3\n---*/\n")
     for option, value, message in (
-        ("--configfile", "config/test.yaml",
-         'Error: config/test.yaml: problems.cpu[0]: got {"square": [-4]}; expected a problem'),
-        ("--config", "kernels=[cpu/9*]",
-         "90_bad.c: header: unknown key 'blok'; did you mean `block`? Expected one of accesses, "),
-    ):  # fmt: skip
+        (
+            "--configfile",
+            "config/test.yaml",
+            'Error: config/test.yaml: problems.cpu[0]: got {"square": [-4]}; expected a problem',
+        ),
+        (
+            "--config",
+            "kernels=[cpu/9*]",
+            "90_bad.c: header: unknown key 'blok'; did you mean `block`? Expected one of accesses, ",
+        ),
+    ):
         refused = project.snakemake(option, value)
         assert refused.returncode != 0, option
         assert message in refused.stdout
@@ -69,9 +79,16 @@ NAME = "nvidia-a/default"
 
 
 def test_published_data_are_planned_and_held_against_their_checksums(project):
-    """Damaged data are named before anything is drawn. That all else passes, `make check-published` shows."""
+    """Damaged data are named before anything is drawn. That all else passes, `make check-published`
+    shows.
+    """
     folder = project.folder / "results" / "published" / NAME
-    small = {"device": "nvidia-a", "problems": synthetic.SMALL[:2], "kernels": ("03_shared_tile", "cublas"), "processes": 3}
+    small = {
+        "device": "nvidia-a",
+        "problems": synthetic.SMALL[:2],
+        "kernels": ("03_shared_tile", "cublas"),
+        "processes": 3,
+    }
     for run in (0, 1):
         synthetic.write(folder / str(run), run, **small)
     shutil.rmtree(folder / "1" / "samples")
@@ -83,13 +100,20 @@ def test_published_data_are_planned_and_held_against_their_checksums(project):
     jobs = re.findall(r"^(?:local)?rule (\w+):$", plan, re.MULTILINE)
     # figures and the page show the featured run only
     assert sorted(jobs) == ["check_drawn", "index", "published", "redraw"]
-    assert f"Error: {half}: no header; " in project.snakemake("--dry-run").stdout  # all kernels are asked for
+    # all kernels are asked for
+    assert f"Error: {half}: no header; " in project.snakemake("--dry-run").stdout
     half.unlink()
 
-    for path in (folder / "0" / "samples" / "03_shared_tile.float32.parquet", folder / "1" / "confirmed.parquet"):
+    for path in (
+        folder / "0" / "samples" / "03_shared_tile.float32.parquet",
+        folder / "1" / "confirmed.parquet",
+    ):
         path.write_bytes(path.read_bytes()[:-9])
     done = project.snakemake(f"results/redrawn/{NAME}/drawn.checked")
     assert done.returncode != 0
-    assert "differ from SHA256SUMS: 0/samples/03_shared_tile.float32.parquet, 1/confirmed.parquet. " in done.stdout
+    assert (
+        "differ from SHA256SUMS: 0/samples/03_shared_tile.float32.parquet, 1/confirmed.parquet. "
+        in done.stdout
+    )
     assert "git checkout" in done.stdout
     assert not re.search(r"rule (?!redraw)", done.stdout), done.stdout

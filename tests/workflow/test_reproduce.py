@@ -1,4 +1,6 @@
-"""`snakemake reproduce` holds what it measures against the claims, tells, and fails where something is not reproduced."""
+"""`snakemake reproduce` holds what it measures against the claims, tells, and fails where something
+is not reproduced.
+"""
 
 import json
 import re
@@ -44,7 +46,8 @@ def test_what_is_not_reproduced_is_named_and_fails(tiny):
     """Last, after the table of the measured kernels."""
     assert tiny.done.returncode == 1
     assert re.search(
-        r"GFLOP/s.*\n(.*\n)+.*exact: reproduced\n +wrong: not reproduced\n +elsewhere: not applicable here\n(.*\n)?"
+        r"GFLOP/s.*\n(.*\n)+.*exact: reproduced\n +wrong: not reproduced\n +elsewhere: not "
+        r"applicable here\n(.*\n)?"
         r"Claims: 1 reproduced, 1 not reproduced, 1 not applicable here\n"
         r"Not reproduced: At least 0 are wrong\. Here 0\. wrong, results/tiny/cpu-.*\n$",
         tiny.done.stdout,
@@ -58,8 +61,10 @@ def test_the_table_and_the_page_are_there_all_the_same(tiny):
     entries = [entry for entry in entries if entry["dataset"]]  # nothing is published in the copy
     assert json.loads(own.read_text()) == entries
     assert {entry["id"]: entry["state"] for entry in entries} == {
-        "exact": "reproduced", "wrong": "not reproduced", "elsewhere": "not applicable here",
-    }  # fmt: skip
+        "exact": "reproduced",
+        "wrong": "not reproduced",
+        "elsewhere": "not applicable here",
+    }
     assert {entry["dataset"] for entry in entries} == {f"results/tiny/{own.parent.name}"}
     assert "At least 0 are wrong." in (folder / "reproduced.html").read_text()
 
@@ -71,10 +76,17 @@ def test_what_a_busy_machine_leaves_open_has_an_exit_code_of_its_own(tiny):
     tiny.write("config/claims.yaml", FAST)
     done = tiny.snakemake("reproduce", "--configfile", "config/test.yaml")
     assert done.returncode == 5, done.stdout[-3000:]
-    again = rf"\nMeasure again: 1 item\(s\) rest on rows marked disturbed, .*Remove results/tiny/{path.parent.name}, and run again while"
-    assert re.search(r"\nClaims: 0 reproduced, 0 not reproduced, 1 measure again" + again, done.stdout)
+    again = (
+        rf"\nMeasure again: 1 item\(s\) rest on rows marked disturbed, .*Remove "
+        rf"results/tiny/{path.parent.name}, and run again while"
+    )
+    assert re.search(
+        r"\nClaims: 0 reproduced, 0 not reproduced, 1 measure again" + again, done.stdout
+    )
     entries = json.loads((path.parents[1] / "reproduced.json").read_text())
-    assert [(entry["state"], entry["marks"]) for entry in entries if entry["dataset"]] == [("measure again", ["disturbed"])]
+    assert [(entry["state"], entry["marks"]) for entry in entries if entry["dataset"]] == [
+        ("measure again", ["disturbed"])
+    ]
     csv_files.write_csv(best.assign(marks="few"), path)
     assert tiny.snakemake("reproduce", "--configfile", "config/test.yaml").returncode == 1
 
@@ -82,18 +94,27 @@ def test_what_a_busy_machine_leaves_open_has_an_exit_code_of_its_own(tiny):
 def test_a_corrected_claim_is_judged_again_and_nothing_is_measured(tiny):
     """With data published meanwhile, which are judged by the present claims."""
     published = tiny.folder / "results" / "published" / "nvidia-made-up" / "default" / "1"
-    synthetic.write(published, problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas"), processes=0)
+    synthetic.write(
+        published, problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas"), processes=0
+    )
     synthetic.index(tiny.folder / "results" / "published")
     path = published / "samples" / "03_shared_tile.float32.parquet"
     rows, session = samples.read(path)
-    samples.write(path, [rows[0] | {"status": "incorrect", "reason": "made up", "samples_us": []}, *rows[1:]], session)
+    samples.write(
+        path,
+        [rows[0] | {"status": "incorrect", "reason": "made up", "samples_us": []}, *rows[1:]],
+        session,
+    )
     tiny.write("config/claims.yaml", CLAIM.replace("value > 0", "value >= 0"))
     done = tiny.snakemake("reproduce", "--configfile", "config/test.yaml")
     assert done.returncode != 0
     assert "wrong: reproduced" in done.stdout
     assert "Claims: 2 reproduced, 0 not reproduced, 1 not applicable here\n" in done.stdout
     row = f"03_shared_tile {rows[0]['configuration']} 256 float32 warm: made up"
-    expected = rf"Not reproduced: A GPU is a GPU\. Here 1, published 1\. elsewhere, nvidia-.*\n  {re.escape(row)}\n$"
+    expected = (
+        rf"Not reproduced: A GPU is a GPU\. Here 1, published 1\. elsewhere, nvidia-.*\n  "
+        rf"{re.escape(row)}\n$"
+    )
     assert re.search(expected, done.stdout)
     assert "rule claims" in done.stdout
     assert "rule measure" not in done.stdout

@@ -26,7 +26,9 @@ def done(make_project):
     """A project with kernels that are right, wrong and do not compile, whose campaign was run."""
     project = make_project()
     project.write("kernels/cpu/90_right.c", c_kernel("right", C_RIGHT))
-    project.write("kernels/cpu/91_wrong.c", c_kernel("wrong", C_RIGHT.replace("k < K", "k < K - 1")))
+    project.write(
+        "kernels/cpu/91_wrong.c", c_kernel("wrong", C_RIGHT.replace("k < K", "k < K - 1"))
+    )
     project.write("kernels/cpu/92_typo.c", c_kernel("typo", "int x = undeclared;" + C_RIGHT))
     project.write("kernels/cuda/93_typo.cu", cuda_kernel("typo", "int x = undeclared;" + CU_RIGHT))
     project.write("kernels/cpu/05_unfinished.c", "/*---\ntitle: not chosen")
@@ -45,33 +47,55 @@ def last(done, lines):
 def test_a_wrong_kernel_beside_a_right_one_is_told_last_and_by_the_exit_code(done):
     assert done.first.returncode == 2, done.first.stdout[-4000:]
     where, head, cuda, typo, wrong, hint = last(done.first, 6)
-    assert re.search(r"device busy \d+ % of measuring time \(\S+ s\); tables and figures in results/tiny/cpu-\S+$", where)
+    assert re.search(
+        r"device busy \d+ % of measuring time \(\S+ s\); tables and figures in "
+        r"results/tiny/cpu-\S+$",
+        where,
+    )
     assert head == "Kernels that failed:"
     message = (
-        'cuda/93_typo: compile_error in 2 row(s); BX=8 for sm_80: 93_typo.cu(11): error: identifier "undeclared" is undefined'
+        "cuda/93_typo: compile_error in 2 row(s); BX=8 for sm_80: 93_typo.cu(11): error: "
+        'identifier "undeclared" is undefined'
     )
     assert cuda == message
-    message = r"cpu/92_typo: compile_error in 1 row\(s\); - for cpu-\S+: 92_typo\.c:.* error: .undeclared. undeclared"
+    message = (
+        r"cpu/92_typo: compile_error in 1 row\(s\); - for cpu-\S+: 92_typo\.c:.* error: "
+        r".undeclared. undeclared"
+    )
     assert re.match(message, typo)
-    assert wrong.startswith("cpu/91_wrong: incorrect in 1 row(s); - on 48: on M=1 N=1 K=1 exact: C[0][0] is not exact")
-    assert hint == "`.venv/bin/ladder try kernels/cpu/91_wrong.c --problem 48x48x48` shows the first incorrect element"
+    assert wrong.startswith(
+        "cpu/91_wrong: incorrect in 1 row(s); - on 48: on M=1 N=1 K=1 exact: C[0][0] is not exact"
+    )
+    assert (
+        hint == "`.venv/bin/ladder try kernels/cpu/91_wrong.c --problem 48x48x48` shows the first "
+        "incorrect element"
+    )
     table = done.first.stdout[done.first.stdout.index("M=48 N=48 K=48, float32, warm") :]
     assert re.search(r"^  90_right +- +\S+ +\S+ % +(\S+ to \S+|not known)", table, re.MULTILINE)
-    assert re.search(r"Warning: .*/kernels/cpu/wip\.c: taken for no kernel; expected the suffix \.c, ", done.first.stdout)
-    assert done.first.stdout.count('error: identifier "undeclared"') == 2  # by the job, once for both configurations, and here
+    assert re.search(
+        r"Warning: .*/kernels/cpu/wip\.c: taken for no kernel; expected the suffix \.c, ",
+        done.first.stdout,
+    )
+    # by the job, once for both configurations, and here
+    assert done.first.stdout.count('error: identifier "undeclared"') == 2
 
 
 def test_one_incorrect_kernel_is_drawn_and_named_and_leaves_what_all_kernels_have(done):
-    """All that a run makes, though no kernel has a rate. A run that has nothing to do ends in the same way."""
+    """All that a run makes, though no kernel has a rate. A run that has nothing to do ends in the
+    same way.
+    """
     results = done.folder / "results"
     (device,) = results.glob("tiny/cpu-*")
     done.write(f"results/tiny/{device.name}/figures/drawn.svg", "a figure of all kernels")
     before = {path: path.stat().st_mtime_ns for path in (results / "tiny").rglob("*")}
     made = results / "tiny-cpu-91_wrong"
-    for part in ("build", "plans", f"{device.name}/samples"):  # it need not be compiled and measured once more
+    # it need not be compiled and measured once more
+    for part in ("build", "plans", f"{device.name}/samples"):
         shutil.copytree(results / "tiny" / part, made / part)
     shutil.copy2(device / "environment.json", made / device.name)
-    alone, again = (done.snakemake(*RUN[:2], "--config", "kernels=[cpu/91_wrong]", cores=2) for _ in range(2))
+    alone, again = (
+        done.snakemake(*RUN[:2], "--config", "kernels=[cpu/91_wrong]", cores=2) for _ in range(2)
+    )
     assert alone.returncode == again.returncode == 2, alone.stdout[-4000:]
     assert last(alone, 2)[0].startswith("cpu/91_wrong: incorrect in 1 row(s); ")
     assert "Traceback" not in alone.stdout
@@ -80,28 +104,52 @@ def test_one_incorrect_kernel_is_drawn_and_named_and_leaves_what_all_kernels_hav
     assert re.sub("Complete log.*", "", first) == re.sub("Complete log.*", "", end)
     assert before == {path: path.stat().st_mtime_ns for path in (results / "tiny").rglob("*")}
     assert "rule measure" not in alone.stdout
-    assert all((made / device.name / name).exists() for name in ("../index.html", "claims.json", "figures", "best.csv"))
+    assert all(
+        (made / device.name / name).exists()
+        for name in ("../index.html", "claims.json", "figures", "best.csv")
+    )
 
 
-def test_what_failed_because_of_the_compiler_is_compiled_by_the_next_run(done, tmp_path, monkeypatch):
+def test_what_failed_because_of_the_compiler_is_compiled_by_the_next_run(
+    done, tmp_path, monkeypatch
+):
     """And the project runs from another folder."""
     full = tmp_path / "full"
     full.touch()
     done.write("kernels/cpu/85_fresh.c", c_kernel("fresh", C_RIGHT))
-    fake = f'#!/bin/sh\n[ -e {full} ] && [ "$1" != --version ] && echo \'as: not found\' >&2 && exit 1\nexec gcc "$@"\n'
+    fake = (
+        f"#!/bin/sh\n[ -e {full} ] && [ \"$1\" != --version ] && echo 'as: not found' >&2 && "
+        'exit 1\nexec gcc "$@"\n'
+    )
     done.write("bin/cc", fake).chmod(0o755)
     monkeypatch.setenv("CC", str(done.folder / "bin" / "cc"))
     monkeypatch.setenv("NO_COLOR", "1")
     command = [done.python, "-m", "snakemake", "-s", done.folder / "Snakefile", "--cores", "1"]
-    command += ["--configfile", done.folder / "config" / "test.yaml", "--until", "compile", "--config", "kernels=[cpu/85_fresh]"]
+    command += [
+        "--configfile",
+        done.folder / "config" / "test.yaml",
+        "--until",
+        "compile",
+        "--config",
+        "kernels=[cpu/85_fresh]",
+    ]
 
     def run():
-        return subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
 
     failed = run()
     assert failed.returncode == 1
     assert "Traceback" not in failed.stdout
-    assert re.search(r"^Error: the compiler refuses .*: as: not found$", failed.stdout, re.MULTILINE), failed.stdout
+    assert re.search(
+        r"^Error: the compiler refuses .*: as: not found$", failed.stdout, re.MULTILINE
+    ), failed.stdout
     full.unlink()
     assert run().returncode == 0
     (resources,) = tmp_path.glob("results/tiny-cpu-85_fresh/build/cpu-*/85_fresh/resources.csv")
@@ -111,8 +159,12 @@ def test_what_failed_because_of_the_compiler_is_compiled_by_the_next_run(done, t
 def test_where_nothing_can_be_written_is_a_line(project):
     snakefile = project.folder / "workflow" / "Snakefile"
     command = [project.python, "-m", "snakemake", "-s", snakefile, "--cores", "1", "-n"]
-    refused = subprocess.run(command, cwd="/proc", capture_output=True, text=True, check=False, timeout=600)
+    refused = subprocess.run(
+        command, cwd="/proc", capture_output=True, text=True, check=False, timeout=600
+    )
     assert refused.returncode == 1
     assert "Traceback" not in refused.stdout + refused.stderr
-    message = rf"^Error: /proc: cannot be written: .*; expected a folder for results: .* -s {snakefile} "
+    message = (
+        rf"^Error: /proc: cannot be written: .*; expected a folder for results: .* -s {snakefile} "
+    )
     assert re.search(message, refused.stderr, re.MULTILINE)

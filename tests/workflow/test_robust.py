@@ -1,4 +1,6 @@
-"""What happens to a campaign when the machine misbehaves: killed processes, read-only disks, interrupts, folders with odd names."""
+"""What happens to a campaign when the machine misbehaves: killed processes, read-only disks,
+interrupts, folders with odd names.
+"""
 
 import contextlib
 import os
@@ -32,13 +34,18 @@ measure: {{min_samples: {samples}, max_samples: {samples}, max_seconds: 3600, ta
 confirm: {{processes: 0}}
 """
 DEVICE = f"results/tiny/{detect_cpu().slug}"
-JOURNAL, SAMPLES = f"{DEVICE}/journals/02_reordered_ikj.float32.journal", f"{DEVICE}/samples/02_reordered_ikj.float32.parquet"
+JOURNAL, SAMPLES = (
+    f"{DEVICE}/journals/02_reordered_ikj.float32.journal",
+    f"{DEVICE}/samples/02_reordered_ikj.float32.parquet",
+)
 CONFIG = ("--configfile", "config/test.yaml")
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Project:
-    """A project below a folder with a space in its name, whose campaign is compiled and not measured."""
+    """A project below a folder with a space in its name, whose campaign is compiled and not
+    measured.
+    """
     project = Project(tmp_path_factory.mktemp("robust") / "it's with" / "a space")
     project.campaign(TINY.format(samples=5, us=500))
     project.ok(*CONFIG, "--until", "probe", "compile")
@@ -56,13 +63,19 @@ def tiny(built) -> Project:
 
 @contextlib.contextmanager
 def running(project, *arguments, there, **environment):
-    """Snakemake once something is there, as the leader of a process group of its own, which Ctrl-C reaches. It prints to the file `log`."""
+    """Snakemake once something is there, as the leader of a process group of its own, which Ctrl-C
+    reaches. It prints to the file `log`.
+    """
     with (project.folder / "log").open("wb") as file:
         run = subprocess.Popen(
             [project.python, "-m", "snakemake", "--cores", "2", *arguments],
-            cwd=project.folder, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
-            env=os.environ | {"NO_COLOR": "1"} | environment, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )  # fmt: skip
+            cwd=project.folder,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=os.environ | {"NO_COLOR": "1"} | environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
     try:
         wait_until(lambda: run.poll() is not None or there(), "Snakemake to come so far")
         assert run.poll() is None, (project.folder / "log").read_text()
@@ -89,7 +102,9 @@ def fsync(file):
 if "STOP" in os.environ:
     os.fsync = fsync
 """
-"""Imported at every start of Python in a project: the job that measures stops itself once its journal has two measurements."""
+"""Imported at every start of Python in a project: the job that measures stops itself once its
+journal has two measurements.
+"""
 
 
 def measured(path):
@@ -99,19 +114,27 @@ def measured(path):
 
 
 def test_killed_while_it_measures_nothing_is_lost(tiny):
-    """All of its processes at once. tests/unit/test_resume.py kills at every write, without processes."""
+    """All of its processes at once. tests/unit/test_resume.py kills at every write, without
+    processes.
+    """
     (packages,) = tiny.folder.glob(".venv/lib/python*/site-packages")
     (packages / "stop.py").write_text(STOP)
     (packages / "stop.pth").write_text("import stop\n")
     journal = tiny.folder / JOURNAL
-    with running(tiny, SAMPLES, *CONFIG, there=lambda: len(measured(journal)) == 2, STOP="1") as run:
+    with running(
+        tiny, SAMPLES, *CONFIG, there=lambda: len(measured(journal)) == 2, STOP="1"
+    ) as run:
         processes = psutil.Process(run.pid).children(recursive=True)
         assert len(processes) >= 2  # the job, and the process in which it runs kernels
         os.killpg(run.pid, signal.SIGKILL)
         assert run.wait() == -signal.SIGKILL
     _, alive = psutil.wait_procs(processes, timeout=60)
     # in a container nothing reaps them
-    assert [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []
+    assert [
+        process
+        for process in alive
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    ] == []
     before = measured(journal)
     tiny.ok(SAMPLES, *CONFIG)
     rows, session = records.read(tiny.folder / SAMPLES)
@@ -120,10 +143,18 @@ def test_killed_while_it_measures_nothing_is_lost(tiny):
 
 
 def interrupt(project, *arguments, once):
-    """Ctrl-C twice, as the terminal sends it, to all processes of a run, once a file is written; returns what the run printed."""
-    with running(project, *arguments, there=lambda: any(path.stat().st_size for path in project.folder.glob(once))) as run:
+    """Ctrl-C twice, as the terminal sends it, to all processes of a run, once a file is written;
+    returns what the run printed.
+    """
+    with running(
+        project,
+        *arguments,
+        there=lambda: any(path.stat().st_size for path in project.folder.glob(once)),
+    ) as run:
         os.killpg(run.pid, signal.SIGINT)
-        wait_until(lambda: ENDED in (project.folder / "log").read_text(), "Snakemake to end its jobs")
+        wait_until(
+            lambda: ENDED in (project.folder / "log").read_text(), "Snakemake to end its jobs"
+        )
         os.killpg(run.pid, signal.SIGINT)
         assert run.wait() == 1
     return (project.folder / "log").read_text()
@@ -143,9 +174,15 @@ DRAWN = "    save(draw(name, data), stem, formats)\n"
 def test_what_is_interrupted_while_it_draws_ends_with_a_line_that_says_so(project):
     figures = project.folder / "workflow" / "ladder" / "figures" / "draw.py"
     assert figures.read_text().count(DRAWN) == 1
-    figures.write_text(figures.read_text().replace(DRAWN, f"{DRAWN}    __import__('time').sleep(600)\n"))
+    figures.write_text(
+        figures.read_text().replace(DRAWN, f"{DRAWN}    __import__('time').sleep(600)\n")
+    )
     folder = project.folder / "results" / "published" / "nvidia-a" / "default"
-    small = {"problems": synthetic.SMALL[:2], "kernels": ("03_shared_tile", "cublas"), "processes": 3}
+    small = {
+        "problems": synthetic.SMALL[:2],
+        "kernels": ("03_shared_tile", "cublas"),
+        "processes": 3,
+    }
     synthetic.write(folder / "0", device="nvidia-a", **small)
     synthetic.index(folder.parents[1])
     publish.write_sums(folder, folder / "nothing")
@@ -156,7 +193,8 @@ def test_what_is_interrupted_while_it_draws_ends_with_a_line_that_says_so(projec
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_message(project):
-    (project.folder / "results").symlink_to("/sys/kernel")  # where nobody makes folders, root neither
+    # where nobody makes folders, root neither
+    (project.folder / "results").symlink_to("/sys/kernel")
     done = project.snakemake("--config", "campaign=smoke", "devices=[cpu]")
     assert done.returncode != 0
     assert faults.MACHINE["read_only"].reason in done.stdout
@@ -180,7 +218,10 @@ def test_a_checkout_is_not_run_with_the_package_of_another(project):
     project.python = sys.executable
     refused = project.snakemake("--dry-run")
     assert refused.returncode == 1
-    assert f"Error: {sys.executable}: runs the package of {ROOT}; expected that of {project.folder}, which" in refused.stdout
+    assert (
+        f"Error: {sys.executable}: runs the package of {ROOT}; expected that of {project.folder}, "
+        "which" in refused.stdout
+    )
     assert "Traceback" not in refused.stdout
 
 
@@ -192,11 +233,15 @@ def test_a_project_may_lie_below_a_folder_with_a_space_in_its_name(tiny):
 def test_jobs_in_the_image_have_the_package_of_this_checkout(project, monkeypatch):
     """In an Apptainer made up here, which says what it is asked for and fails."""
     (project.folder / "gemm-ladder.sif").touch()
-    script = '#!/bin/sh\n[ "$1" = --version ] && echo apptainer version 1.4.5 || ! echo asked: "$@"\n'
+    script = (
+        '#!/bin/sh\n[ "$1" = --version ] && echo apptainer version 1.4.5 || ! echo asked: "$@"\n'
+    )
     tool = project.write("bin/apptainer", script)
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
     project.campaign(TINY.format(samples=5, us=500))
-    output = project.snakemake(*CONFIG, "--sdm", "apptainer", "--apptainer-args=--nv", "--until", "support").stdout
+    output = project.snakemake(
+        *CONFIG, "--sdm", "apptainer", "--apptainer-args=--nv", "--until", "support"
+    ).stdout
     (asked,) = re.findall("^asked: .*", output, re.MULTILINE)
     assert f" --nv --bind {project.folder}:/opt/gemm-ladder " in asked

@@ -1,4 +1,5 @@
-"""The smoke campaign, from the compiler to the page, on this machine's CPU for real: once for all tests of this file.
+"""The smoke campaign, from the compiler to the page, on this machine's CPU for real: once for all
+tests of this file.
 
 Nothing here depends on how fast or how busy the machine is, but for what is marked `machine`.
 """
@@ -34,7 +35,10 @@ def test_every_configuration_is_correct_on_every_problem(smoke):
     assert set(summary["status"]) == {"correct"}
     assert (summary["samples"] >= 1).all()
     assert set(summary["stop"]) <= {"target", "drift", "race", "max_samples", "max_seconds"}
-    for low, value, high in (("tflops_low", "tflops", "tflops_high"), ("ratio_low", "ratio", "ratio_high")):
+    for low, value, high in (
+        ("tflops_low", "tflops", "tflops_high"),
+        ("ratio_low", "ratio", "ratio_high"),
+    ):
         assert ((summary[low] <= summary[value]) & (summary[value] <= summary[high])).all()
 
 
@@ -59,7 +63,16 @@ def test_cuda_kernels_are_compiled_without_a_gpu(smoke):
 
 def test_every_figure_and_page_is_there(smoke):
     figures = device(smoke) / "figures"
-    names = ["headline", "performance", "ratio", "ladder", "roofline", "accuracy", "samples", "parameters-03_blocked"]
+    names = [
+        "headline",
+        "performance",
+        "ratio",
+        "ladder",
+        "roofline",
+        "accuracy",
+        "samples",
+        "parameters-03_blocked",
+    ]
     for name in names:
         assert (figures / f"{name}-warm.svg").stat().st_size > 5000, name
     assert not list(figures.glob("gpus-*"))  # there is one device
@@ -82,17 +95,25 @@ def test_the_models_have_a_row_for_all_that_ran(smoke):
 def test_the_costs_are_printed_and_recorded(smoke):
     assert re.search(r"device busy \d+ % of measuring time", smoke.log)
     costs = smoke.table("smoke/*/costs.csv")
-    assert set(costs["job"]) == {"baselines.float32", *(f"{kernel}.float32" for kernel in KERNELS), "confirmed"}
+    assert set(costs["job"]) == {
+        "baselines.float32",
+        *(f"{kernel}.float32" for kernel in KERNELS),
+        "confirmed",
+    }
     assert costs["busy_share"].between(0, 1).all()
     assert (costs["peak_memory_bytes"] > 0).all()
     swept = costs[costs["job"] != "confirmed"]
-    assert ((swept["gauntlet_seconds"] > 0) & (swept["gauntlet_seconds"] < swept["wall_seconds"])).all()
+    assert (
+        (swept["gauntlet_seconds"] > 0) & (swept["gauntlet_seconds"] < swept["wall_seconds"])
+    ).all()
 
 
 def test_counters_without_a_gpu_are_refused_before_anything_is_measured(smoke):
     refused = smoke.snakemake("counters", "--forceall", *SMOKE)
     assert refused.returncode == 1
-    assert re.search(r"Error: .*: devices: got cpu-\S+; expected an NVIDIA GPU among them\. ", refused.stdout), refused.stdout
+    assert re.search(
+        r"Error: .*: devices: got cpu-\S+; expected an NVIDIA GPU among them\. ", refused.stdout
+    ), refused.stdout
     assert "rule " not in refused.stdout
 
 
@@ -102,7 +123,9 @@ def test_the_baseline_is_as_fast_as_itself_and_the_ladder_rises(smoke):
     control = summary[summary["kernel"] == "blas_1"]
     near = (control["ratio_low"] < 1.25) & (control["ratio_high"] > 0.8)
     assert near.all(), control[["problem", "ratio_low", "ratio", "ratio_high"]]
-    pairs = smoke.table("smoke/*/pairs.csv").query("pair == 'gain' and kernel == '02_reordered_ikj' and state == 'warm'")
+    pairs = smoke.table("smoke/*/pairs.csv").query(
+        "pair == 'gain' and kernel == '02_reordered_ikj' and state == 'warm'"
+    )
     gains = pairs.set_index("problem").loc[["64", "128"]]
     assert (gains["low"] > 1.2).all(), gains
     assert set(gains["verdict"]) == {"faster"}

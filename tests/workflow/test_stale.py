@@ -1,4 +1,6 @@
-"""Whatever a measurement, a table or a figure depends on: when it changes, Snakemake redoes what depends on it and nothing else."""
+"""Whatever a measurement, a table or a figure depends on: when it changes, Snakemake redoes what
+depends on it and nothing else.
+"""
 
 import json
 import os
@@ -27,10 +29,11 @@ GPU = {"name": "Fake 1", "uuids": ["GPU-1"], "driver": "1.0", "compiler": "nvcc 
 
 @pytest.fixture(scope="module")
 def done(make_project):
-    """A project whose campaign, on a simulated GPU and on the CPU, is complete for Snakemake: its results are there, and empty.
+    """A project whose campaign, on a simulated GPU and on the CPU, is complete for Snakemake: its
+    results are there, and empty.
 
-    `snakemake --touch` notes for each what a run notes: the inputs, parameters and code. tests/workflow/test_smoke.py shows that a real
-    run leaves nothing to do.
+    `snakemake --touch` notes for each what a run notes: the inputs, parameters and code.
+    tests/workflow/test_smoke.py shows that a real run leaves nothing to do.
     """
     project = make_project()
     environment = project.simulate(**GPU)
@@ -55,7 +58,9 @@ def kept(done, tmp_path_factory):
     """A copy of all that a case may change, with its times."""
     folder = tmp_path_factory.mktemp("kept")
     for name in ("workflow", "kernels", "config", "results"):
-        shutil.copytree(done.folder / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            done.folder / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
     shutil.copy2(done.folder / "gpus.json", folder)
     return folder
 
@@ -98,8 +103,12 @@ def in_a_fork(project, *arguments):
 def would_run(project):
     """The jobs of a dry run, `measure fake-1 80_a`, each with its reason."""
     jobs = {}
-    for rule, body in re.findall(r"^(?:local)?rule (\w+):\n((?: +.*\n)*)", in_a_fork(project, "--dry-run"), re.MULTILINE):
-        wildcards = dict(re.findall(r"(\w+)=([^,\n]+)", (re.search(r"wildcards: (.*)", body) or [""])[0]))
+    for rule, body in re.findall(
+        r"^(?:local)?rule (\w+):\n((?: +.*\n)*)", in_a_fork(project, "--dry-run"), re.MULTILINE
+    ):
+        wildcards = dict(
+            re.findall(r"(\w+)=([^,\n]+)", (re.search(r"wildcards: (.*)", body) or [""])[0])
+        )
         names = [wildcards.get(name, "") for name in ("device", "arch", "kernel", "job")]
         short = " ".join(filter(None, names)).replace(".float32", "").replace(CPU, "cpu")
         if rule != "all":
@@ -174,12 +183,26 @@ PARAMS = "Params have changed"
 PLAN = "Updated input files: .*/plans/"
 CASES = {
     "nothing": (lambda project: None, set(), ""),
-    "a kernel's file": (append("kernels/cuda/80_a.cu", "// changed\n"), A, "Updated input files: .*/kernels/cuda/80_a.cu"),
-    "a header in brackets, from a header in quotes": (
-        append("kernels/include/inner.cuh", "// changed\n"), A, "Updated input files: .*inner",
+    "a kernel's file": (
+        append("kernels/cuda/80_a.cu", "// changed\n"),
+        A,
+        "Updated input files: .*/kernels/cuda/80_a.cu",
     ),
-    "a kernel's file, for one with an older time": (older("kernels/cuda/80_a.cu", "// changed\n"), A, PLAN),
-    "a kernel's file, after results with a time to come": (from_the_future("kernels/cuda/80_a.cu", "// changed\n"), A, PARAMS),
+    "a header in brackets, from a header in quotes": (
+        append("kernels/include/inner.cuh", "// changed\n"),
+        A,
+        "Updated input files: .*inner",
+    ),
+    "a kernel's file, for one with an older time": (
+        older("kernels/cuda/80_a.cu", "// changed\n"),
+        A,
+        PLAN,
+    ),
+    "a kernel's file, after results with a time to come": (
+        from_the_future("kernels/cuda/80_a.cu", "// changed\n"),
+        A,
+        PARAMS,
+    ),
     "the time of a kernel's file alone": (append("kernels/cuda/80_a.cu", ""), set(), ""),
     "a file of samples, and the description of another device, which are missing": (
         remove("fake-1/samples/80_a.float32.parquet", f"{CPU}/environment.json"),
@@ -192,27 +215,47 @@ CASES = {
         "Missing output files",
     ),
     "the figures, and the judged claims of another device, which are missing": (
-        remove("fake-1/figures", f"{CPU}/claims.json"), {"figures fake-1", "claims cpu", "index"}, "Missing output files",
+        remove("fake-1/figures", f"{CPU}/claims.json"),
+        {"figures fake-1", "claims cpu", "index"},
+        "Missing output files",
     ),
     "what was compiled, which is missing": (remove("build/sm_90/80_a"), A, "Missing output files"),
-    "a kernel's list of tiles": (edit("measure:", "parameters: {cuda/80_a: {BX: [8]}}\nmeasure:"), A, PLAN),
+    "a kernel's list of tiles": (
+        edit("measure:", "parameters: {cuda/80_a: {BX: [8]}}\nmeasure:"),
+        A,
+        PLAN,
+    ),
     "the problems of a device kind": (edit("[5, 6, 7]", "[5, 6, 8]"), ON_GPU, PLAN),
     "the limits": (edit("max_samples: 4", "max_samples: 5"), ON_GPU | ON_CPU, PLAN),
     "how is confirmed": (edit("rounds: 3", "rounds: 4"), CONFIRMED, PLAN),
     "the code that confirms": (module("measuring/confirmation"), CONFIRMED, PARAMS),
-    "how is timed": (module("measuring/timing"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
-    "how a device is described": (module("measuring/probe"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
-    "how is compiled": (module("compiling/compile"), BUILT_ON_GPU | BUILT_ON_CPU | ON_GPU | ON_CPU, PARAMS),
+    "how is timed": (
+        module("measuring/timing"),
+        ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"},
+        PARAMS,
+    ),
+    "how a device is described": (
+        module("measuring/probe"),
+        ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"},
+        PARAMS,
+    ),
+    "how is compiled": (
+        module("compiling/compile"),
+        BUILT_ON_GPU | BUILT_ON_CPU | ON_GPU | ON_CPU,
+        PARAMS,
+    ),
     "how tables are made": (module("analysis/tables"), TABLES, PARAMS),
     "how figures are drawn": (module("figures/scaling"), {"figures cpu", "figures fake-1"}, PARAMS),
     "a job's script": (
-        append("workflow/scripts/figures.py", "# changed\n"), {"figures cpu", "figures fake-1"}, "Code has changed",
+        append("workflow/scripts/figures.py", "# changed\n"),
+        {"figures cpu", "figures fake-1"},
+        "Code has changed",
     ),
     "the driver": (gpu(driver="2.0"), ON_GPU | {"probe fake-1"}, PARAMS),
     "the toolkit": (gpu(compiler="nvcc 2.0"), ON_GPU | BUILT_ON_GPU, PARAMS),
     "the GPU, for one of its model": (gpu(uuids=["GPU-2"]), ON_GPU | {"probe fake-1"}, PARAMS),
     "the GPU, for one of another model": (gpu(name="Fake 2"), OTHER_GPU, "Missing output files"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", list(CASES))

@@ -33,25 +33,44 @@ def trials(tmp_path, monkeypatch, capsys, gpus):
 def test_a_correct_kernel_is_timed_and_leaves_only_what_the_next_try_needs(trials):
     lines = trials.try_("right()").splitlines()
     assert lines[0] == "cuda/mine, float32, 32 x 32 x 32 on Simulated"
-    assert re.fullmatch(rf"mine: {INTERVAL} TFLOP/s; of cublas {INTERVAL}; of the measured peak \d+%", lines[1]), lines[1]
+    assert re.fullmatch(
+        rf"mine: {INTERVAL} TFLOP/s; of cublas {INTERVAL}; of the measured peak \d+%", lines[1]
+    ), lines[1]
     assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
     assert [path.name for path in (trials.root / "results").iterdir()] == ["try"]
     (kept,) = trials.history()
-    assert (kept["kernel"], kept["problem"], kept["status"]) == ("cuda/mine", "32", {"-": "correct"})
-    assert {path.name for path in (trials.kept / "cuda").iterdir()} == {"mine.cu", "mine.cubin", "mine.json"}
+    assert (kept["kernel"], kept["problem"], kept["status"]) == (
+        "cuda/mine",
+        "32",
+        {"-": "correct"},
+    )
+    assert {path.name for path in (trials.kept / "cuda").iterdir()} == {
+        "mine.cu",
+        "mine.cubin",
+        "mine.json",
+    }
 
 
 def test_a_try_says_what_has_changed_since_the_last_correct_one(trials):
     assert SINCE not in trials.try_("right()")
     assert f"{SINCE}the same machine code\n" in trials.try_("right()")
-    for does, verdict, factor in (("slow(2); right()", "slower", 0.5), ("slow(0.5); right()", "faster", 4)):
+    for does, verdict, factor in (
+        ("slow(2); right()", "slower", 0.5),
+        ("slow(0.5); right()", "faster", 4),
+    ):
         output = trials.try_(does)
-        match = re.search(rf"{SINCE}{verdict}, ({INTERVAL}) times as fast in the same rounds", output)
+        match = re.search(
+            rf"{SINCE}{verdict}, ({INTERVAL}) times as fast in the same rounds", output
+        )
         assert match, output
         assert float(match[1].split()[0]) == pytest.approx(factor, rel=0.05)
-    assert f"{SINCE}not distinguishable, " in trials.try_("slow(0.5); right()  # other machine code")
+    assert f"{SINCE}not distinguishable, " in trials.try_(
+        "slow(0.5); right()  # other machine code"
+    )
     trials.try_("right(alpha=2)", code=1)
-    assert f"{SINCE}slower, " in trials.try_("right()  # a wrong one in between is not compared with")
+    assert f"{SINCE}slower, " in trials.try_(
+        "right()  # a wrong one in between is not compared with"
+    )
 
 
 def test_a_try_on_a_busy_gpu_is_correct_and_no_result(trials, gpus):
@@ -64,7 +83,9 @@ def test_a_try_on_a_busy_gpu_is_correct_and_no_result(trials, gpus):
     assert [kept["marks"] for kept in trials.history()] == [[], ["disturbed"]]
 
 
-def test_a_kernel_that_multiplies_nan_by_an_alpha_of_0_is_correct_and_gets_the_line_to_write(trials):
+def test_a_kernel_that_multiplies_nan_by_an_alpha_of_0_is_correct_and_gets_the_line_to_write(
+    trials,
+):
     plain = "c[:] = p.alpha * (a @ b) + (p.beta * c if p.beta else 0)"
     output = trials.try_(plain)
     assert re.search(r"NaN at alpha 0: .* write `alpha == 0 \? 0 : alpha \* sum`\n", output), output
@@ -74,14 +95,19 @@ def test_a_kernel_that_multiplies_nan_by_an_alpha_of_0_is_correct_and_gets_the_l
 
 
 def test_a_kernel_is_tried_on_the_problem_of_a_campaign(trials):
-    does = "right(); c *= 1 + (p.distribution == 'denormal' and p.padding == '1,0,2' and p.beta < 0)"
+    does = (
+        "right(); c *= 1 + (p.distribution == 'denormal' and p.padding == '1,0,2' and p.beta < 0)"
+    )
     given = ["--distribution=denormal", "--padding=1,0,2", "--beta=-0.5", "--offset=1"]
     output = trials.try_(does, *given, code=1)
     assert output.startswith(
-        "cuda/mine, float32, 32 x 32 x 32 beta=-0.5 padding=1,0,2 offset=1 distribution=denormal on Simulated\n"
+        "cuda/mine, float32, 32 x 32 x 32 beta=-0.5 padding=1,0,2 offset=1 distribution=denormal "
+        "on Simulated\n"
     )
     assert re.search(
-        r"while timed: sample \d+: a row of C is off by .*\n  C\[0\]\[0\] is \S+; expected \S+ \(1024 of 1024 ", output
+        r"while timed: sample \d+: a row of C is off by .*\n  C\[0\]\[0\] is \S+; expected \S+ "
+        r"\(1024 of 1024 ",
+        output,
     ), output
     assert "\ncorrect; " in trials.try_(does, *given[:-2])
     assert "distribution: got " in trials.try_(does, "--distribution=normals", code=2)
@@ -102,7 +128,8 @@ def test_a_peak_that_is_beaten_is_measured_again(trials, monkeypatch):
 def test_the_first_wrong_element_is_named_with_a_guess(trials):
     output = trials.try_("right(ldc=p.n)", code=1)
     assert re.search(
-        r"incorrect: mine: on M=127 N=1 K=63 padding=1 exact: C\[1\]\[0\] is \S+; expected -?\d+ \(126 of 127 elements are wrong\)",
+        r"incorrect: mine: on M=127 N=1 K=63 padding=1 exact: C\[1\]\[0\] is \S+; expected -?\d+ "
+        r"\(126 of 127 elements are wrong\)",
         output,
     ), output
     assert "it looks like this: leading dimension: N is used instead of ldc\n" in output
@@ -113,33 +140,52 @@ def test_the_first_wrong_element_is_named_with_a_guess(trials):
 
 def test_what_the_gauntlet_asks_of_a_kernel_that_needs_something_is_said(trials):
     assert "the gauntlet asked" not in trials.try_("right()")
-    output = trials.try_("right(alpha=1, beta=0)", header="needs: [alpha == 1, beta == 0, M % 16 == 0]\n")
-    assert re.search(r"the gauntlet asked (\d+) of its \1 problems, \d+ of them changed to what it needs\n", output), output
+    output = trials.try_(
+        "right(alpha=1, beta=0)", header="needs: [alpha == 1, beta == 0, M % 16 == 0]\n"
+    )
+    assert re.search(
+        r"the gauntlet asked (\d+) of its \1 problems, \d+ of them changed to what it needs\n",
+        output,
+    ), output
     output = trials.try_("right(k=32)", header="needs: [K == 32, M == 32]\n")
     assert re.search(
-        r"the gauntlet asked (\d+) of its \d+ problems, \1 of them changed to what it needs; fewer than 20 say ", output
+        r"the gauntlet asked (\d+) of its \d+ problems, \1 of them changed to what it needs; fewer "
+        r"than 20 say ",
+        output,
     )
-    output = trials.try_("right(alpha=abs(p.alpha))", header="needs: [M % 16 == 0, N % 16 == 0, K % 16 == 0]\n", code=1)
+    output = trials.try_(
+        "right(alpha=abs(p.alpha))",
+        header="needs: [M % 16 == 0, N % 16 == 0, K % 16 == 0]\n",
+        code=1,
+    )
     assert "incorrect: mine: on M=16 N=16 K=272 alpha=-0.5 exact: " in output
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
-@pytest.mark.parametrize(("does", "guess"), [
-    ("right(alpha=1)", "alpha is left out"),
-    ("right(alpha=2 * p.alpha)", None),  # on some problems that is 1
-    ("right(alpha=p.alpha * p.alpha)", None),
-    ("right(beta=p.beta and 1)", "beta is left out: the old C is added as it is"),
-    ("right(beta=2 * p.beta)", None),
-    ("right(lda=p.k)", "leading dimension: K is used instead of lda"),
-    ("right(ldb=p.n)", "leading dimension: N is used instead of ldb"),
-    ("right(k=p.k - 1)", "the last 1 of K are left out"),
-    ("right(alpha=1, lda=p.k, ldb=p.n, ldc=p.n)",
-     "alpha is left out; and leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc"),
-    ("c[:] = p.beta * c + p.alpha * (a @ b)", UNTOUCHED),
-    ("right(alpha=float('nan'))", COMPUTED),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("does", "guess"),
+    [
+        ("right(alpha=1)", "alpha is left out"),
+        ("right(alpha=2 * p.alpha)", None),  # on some problems that is 1
+        ("right(alpha=p.alpha * p.alpha)", None),
+        ("right(beta=p.beta and 1)", "beta is left out: the old C is added as it is"),
+        ("right(beta=2 * p.beta)", None),
+        ("right(lda=p.k)", "leading dimension: K is used instead of lda"),
+        ("right(ldb=p.n)", "leading dimension: N is used instead of ldb"),
+        ("right(k=p.k - 1)", "the last 1 of K are left out"),
+        (
+            "right(alpha=1, lda=p.k, ldb=p.n, ldc=p.n)",
+            "alpha is left out; and leading dimensions are left out: rows of A are lda apart, "
+            "those of B ldb, those of C ldc",
+        ),
+        ("c[:] = p.beta * c + p.alpha * (a @ b)", UNTOUCHED),
+        ("right(alpha=float('nan'))", COMPUTED),
+    ],
+)
 def test_the_guess_is_what_most_wrong_problems_suggest(trials, does, guess):
-    assert re.findall(r"it looks like this: (.*)", trials.try_(does, code=1)) == ([guess] if guess else [])
+    assert re.findall(r"it looks like this: (.*)", trials.try_(does, code=1)) == (
+        [guess] if guess else []
+    )
 
 
 def test_sizes_that_do_not_divide_and_misaligned_addresses_name_the_needs_to_add(trials):
@@ -149,17 +195,26 @@ def test_sizes_that_do_not_divide_and_misaligned_addresses_name_the_needs_to_add
         ("right(); outside() if p.m == 65 else None", None),
     ):
         output = trials.try_(does, code=1)
-        advice = re.findall(r"only other sizes are wrong: check bounds, or add to the header `needs: (.*)`", output)
+        advice = re.findall(
+            r"only other sizes are wrong: check bounds, or add to the header `needs: (.*)`", output
+        )
         assert advice == ([needs] if needs else []), output
         assert needs is None or "\ncorrect; " in trials.try_(does, header=f"needs: {needs}\n")
-    output = trials.try_("fail('cuStreamSynchronize failed: misaligned address') if p.padding or p.offset else right()", code=1)
+    output = trials.try_(
+        "fail('cuStreamSynchronize failed: misaligned address') if p.padding or p.offset else "
+        "right()",
+        code=1,
+    )
     (needs,) = re.findall(r"load fewer elements at a time, .* `needs: (.*)`", output)
     assert needs == "[alignment >= 16, lda % 4 == 0, ldb % 4 == 0, ldc % 4 == 0]"
 
 
 def test_what_is_wrong_in_some_launches_only_is_a_race(trials, tmp_path):
     once = str(tmp_path / "once")
-    for when in ("call == 2", f"call == 2 and not os.path.exists({once!r}) and not open({once!r}, 'w').close()"):
+    for when in (
+        "call == 2",
+        f"call == 2 and not os.path.exists({once!r}) and not open({once!r}, 'w').close()",
+    ):
         output = trials.try_(f"right(); c[0, 0] += p.m == 2 and {when}", code=1)
         assert "incorrect: mine: on M=2 " in output
         assert "it looks like this: a race, or memory that nobody set" in output, when
@@ -167,7 +222,10 @@ def test_what_is_wrong_in_some_launches_only_is_a_race(trials, tmp_path):
 
 def test_what_is_wrong_only_while_it_is_timed_has_its_problem(trials):
     output = trials.try_("right(); c[0, 0] += 9 * timed", code=1)
-    assert re.search(r"incorrect: mine: on M=32 N=32 K=32 uniform, while timed: sample \d+: a row of C is off by", output), output
+    assert re.search(
+        r"incorrect: mine: on M=32 N=32 K=32 uniform, while timed: sample \d+: a row of C is off by",
+        output,
+    ), output
 
 
 def test_a_wrong_kernel_that_refuses_some_problems_or_crashes_on_them_is_wrong(trials):
@@ -179,10 +237,13 @@ def test_a_wrong_kernel_that_refuses_some_problems_or_crashes_on_them_is_wrong(t
 def test_a_kernel_that_crashes_or_never_ends_is_wrong(trials):
     indices = "  row-major, with leading dimensions, element (i, j) of A is A[i * lda + j], "
     for does, reason in {
-        "die(11)": f"launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11\n{indices}",
-        "fail('an illegal address')": f"launch_error: mine: on M=1 N=1 K=1 exact: an illegal address\n{indices}",
+        "die(11)": "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by "
+        f"signal 11\n{indices}",
+        "fail('an illegal address')": "launch_error: mine: on M=1 N=1 K=1 exact: an illegal "
+        f"address\n{indices}",
         "hang()": "timeout: mine: on M=1 N=1 K=1 exact: no answer within 20 s\n",
-        "hang() if timed else right()": "timeout: mine: on M=32 N=32 K=32 uniform, while timed: no answer within 20 s\n",
+        "hang() if timed else right()": "timeout: mine: on M=32 N=32 K=32 uniform, while timed: no "
+        "answer within 20 s\n",
     }.items():
         output = trials.try_(does, code=1)
         assert reason in output
@@ -196,7 +257,9 @@ def test_after_a_configuration_that_never_ends_the_others_are_not_waited_for(tri
     output = trials.try_("hang() if P > 1 else right()", header=header, code=1)
     assert 20 <= virtual_clock.now() - start < 25
     assert re.search(rf"^P=1: {INTERVAL} TFLOP/s; ", output, re.MULTILINE), output
-    assert re.findall("^timeout: (P=.): on .*: no answer within 20 s", output, re.MULTILINE) == ["P=2"], output
+    assert re.findall("^timeout: (P=.): on .*: no answer within 20 s", output, re.MULTILINE) == [
+        "P=2"
+    ], output
     assert "\nnot tried after the timeout: P=3, P=4, P=5 and 1 more\ntimeout; " in output
 
 
@@ -216,7 +279,9 @@ def test_the_compilers_message_does_not_wait_for_the_device(trials):
     edit(trials.root / "kernels/cpu/mine.c", "const T a", "cnst T a")
     with exclusive([detect_cpu().slug]):
         output = trials.ladder("try", "kernels/cpu/mine.c", code=1)
-    assert "compile_error: mine\nmine.c:15:7: error: unknown type name" in re.sub("mine.c: In function.*\n", "", output)
+    assert "compile_error: mine\nmine.c:15:7: error: unknown type name" in re.sub(
+        "mine.c: In function.*\n", "", output
+    )
 
 
 def test_one_message_of_the_compiler_is_printed_once_for_all_configurations(trials, monkeypatch):
@@ -229,7 +294,9 @@ def test_one_message_of_the_compiler_is_printed_once_for_all_configurations(tria
     monkeypatch.setattr(simulated, "compile", refuse)
     header = "parameters: {BX: 8, BY: 4}\nsweep: {BX: [8, 16], BY: [4, 8]}\n"
     output = trials.try_("summ += 1", header=header, code=1)
-    assert "compile_error: BX=8 BY=4, BX=8 BY=8, BX=16 BY=4 and 1 more\nmine.cu(9): error: " in output
+    assert (
+        "compile_error: BX=8 BY=4, BX=8 BY=8, BX=16 BY=4 and 1 more\nmine.cu(9): error: " in output
+    )
     assert output.count("is undefined") == 1
     assert re.search(r"\ncompile_error; \S+ s$", output), output
 
@@ -238,11 +305,15 @@ def test_without_a_gpu_a_cuda_kernel_is_compiled_and_not_run(trials, monkeypatch
     monkeypatch.setattr(trial, "detect_gpus", list)
     output = trials.try_("right()", code=2)
     assert "compiled for sm_90: mine: 32 registers, 0 bytes of spills" in output
-    assert output.splitlines()[-1].startswith("Error: no usable GPU was found here: compiled, not run")
+    assert output.splitlines()[-1].startswith(
+        "Error: no usable GPU was found here: compiled, not run"
+    )
 
 
 def test_a_kernel_may_be_a_symbolic_link(trials, tmp_path, monkeypatch):
-    """As in a campaign: a repository of one's own has the file, and the checkout may be reached through a link, too."""
+    """As in a campaign: a repository of one's own has the file, and the checkout may be reached
+    through a link, too.
+    """
     path = trials.root / trials.write("right()")
     path.rename(tmp_path / "elsewhere.cu")
     path.symlink_to(tmp_path / "elsewhere.cu")
@@ -262,7 +333,8 @@ def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials):
     for arguments, message in (
         (
             ["config/smoke.yaml"],
-            "config/smoke.yaml: expected a kernel in kernels/cuda/*.cu or kernels/cuda/*.ptx or kernels/cuda/*.py or kernels/cpu/*.c of",
+            "config/smoke.yaml: expected a kernel in kernels/cuda/*.cu or kernels/cuda/*.ptx or "
+            "kernels/cuda/*.py or kernels/cpu/*.c of",
         ),
         ([mine, "--problem", "3x4"], "--problem 3x4: expected MxNxK such as 64x4096x4096"),
         ([mine, "--size", "0"], "--size 0: expected a size such as 512, from 1 to 1000000"),
@@ -271,10 +343,22 @@ def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials):
         ([mine, "--set", "BM"], "--set BM: expected NAME=VALUES such as BM=64,128"),
         ([mine, "--set", "BM=4"], "parameters.cpu/mine.BM: got [4]; it has no parameters"),
         ([blocked, "--set", "BM=\u00b2"], "parameters.cpu/03_blocked.BM[0]: got "),
-        ([blocked, "--set", "BM=4", "--set", "BM=8"], "--set BM=8: expected NAME=VALUES such as BM=64,128, each"),
-        ([mine, "--set", "dlcm=cg"], "--set dlcm: expected a parameter of cpu/mine; only CUDA C++ is compiled so"),
-        ([mine, "--type", "float16"], "--type float16: expected one of the element_types in the header"),
-        (["kernels/cuda/01_naive_uncoalesced.cu", "--set", "maxrregcount=999"], "options.maxrregcount: got [999]"),
+        (
+            [blocked, "--set", "BM=4", "--set", "BM=8"],
+            "--set BM=8: expected NAME=VALUES such as BM=64,128, each",
+        ),
+        (
+            [mine, "--set", "dlcm=cg"],
+            "--set dlcm: expected a parameter of cpu/mine; only CUDA C++ is compiled so",
+        ),
+        (
+            [mine, "--type", "float16"],
+            "--type float16: expected one of the element_types in the header",
+        ),
+        (
+            ["kernels/cuda/01_naive_uncoalesced.cu", "--set", "maxrregcount=999"],
+            "options.maxrregcount: got [999]",
+        ),
     ):
         output = trials.ladder("try", *arguments, code=2)
         assert message in output
@@ -283,11 +367,22 @@ def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials):
 
 def earlier_results(trials, size, **medians):
     """Samples of kernels on a square, by their medians in microseconds beside a reference of 2."""
-    row = vars(Problem(size, size, size)) | {"configuration": "-", "status": "correct", "state": "warm", "reference": "cublas"}
+    row = vars(Problem(size, size, size)) | {
+        "configuration": "-",
+        "status": "correct",
+        "state": "warm",
+        "reference": "cublas",
+    }
     row |= {"reference_us": [2.0] * 3}
     names = {name: (*name.split(), "-")[:2] for name in medians}
     rows = [
-        row | {"kernel": names[name][0], "configuration": names[name][1], "key": name, "samples_us": [us] * 3}
+        row
+        | {
+            "kernel": names[name][0],
+            "configuration": names[name][1],
+            "key": name,
+            "samples_us": [us] * 3,
+        }
         for name, us in medians.items()
     ]
     folder = trials.root / "results" / "default" / "simulated" / "samples"
@@ -316,7 +411,10 @@ def test_who_is_not_to_blame_is_timed_beside_the_best_rung_again(trials, monkeyp
     header = "parameters: {P: 1}\nsweep: {P: [1, 2]}\n"
     output = trials.try_("die(11) if timed and P == 2 else right()", header=header, code=1)
     assert re.search(rf"^P=1: .*; of fast {INTERVAL}; ", output, re.MULTILINE), output
-    assert "launch_error: P=2: on M=32 N=32 K=32 uniform, while timed: the child process was killed by signal 11\n" in output
+    assert (
+        "launch_error: P=2: on M=32 N=32 K=32 uniform, while timed: the child process was killed "
+        "by signal 11\n" in output
+    )
     assert timings == [3, 1, 1, 1, 2]
 
 
@@ -328,10 +426,14 @@ def test_like_is_compared_with_like(trials):
     for given, threads in (([], 2), (["--set", "THREADS=1"], 1)):
         output = trials.try_("slow(1 / THREADS); right()", *given, header=header)
         ratios = re.findall(rf"^THREADS={threads}: .*; of rung ({INTERVAL})", output, re.MULTILINE)
-        assert [float(ratio.split()[0]) for ratio in ratios] == pytest.approx([1.0], rel=0.05), output
+        assert [float(ratio.split()[0]) for ratio in ratios] == pytest.approx([1.0], rel=0.05), (
+            output
+        )
         assert f"\n  rung: THREADS={threads}\n" in output
         assert SINCE not in output
-    assert f"{SINCE}the same machine code" in trials.try_("slow(1 / THREADS); right()", "--set", "THREADS=1", header=header)
+    assert f"{SINCE}the same machine code" in trials.try_(
+        "slow(1 / THREADS); right()", "--set", "THREADS=1", header=header
+    )
 
 
 def test_a_best_rung_may_be_faster_than_the_device_without_tensor_cores(trials):
@@ -345,9 +447,12 @@ def test_a_best_rung_may_be_faster_than_the_device_without_tensor_cores(trials):
 def test_garbage_in_what_is_kept_is_a_line_that_names_the_file(trials):
     trials.try_("right()")
     for kept, message in {
-        "simulated/environment.json": r"simulated/environment\.json: has no .*; expected what describes a device",
-        "cuda/mine.json": r"cuda/mine\.json: JSONDecodeError.*; expected what the last correct try has left",
-        "cuda/mine.cu": r"cuda/mine\.json: InputError: .*mine\.cu: no header.*; expected what the last correct try has left",
+        "simulated/environment.json": r"simulated/environment\.json: has no .*; expected what "
+        r"describes a device",
+        "cuda/mine.json": r"cuda/mine\.json: JSONDecodeError.*; expected what the last correct try "
+        r"has left",
+        "cuda/mine.cu": r"cuda/mine\.json: InputError: .*mine\.cu: no header.*; expected what the "
+        r"last correct try has left",
     }.items():
         before = (trials.kept / kept).read_bytes()
         (trials.kept / kept).write_text("garbage")
@@ -359,7 +464,9 @@ def test_garbage_in_what_is_kept_is_a_line_that_names_the_file(trials):
 def test_a_file_where_a_folder_is_needed_is_no_wrong_kernel(trials):
     trials.kept.parent.mkdir()
     trials.kept.touch()
-    assert re.search(r"^Error: .*/results/try.*: Not a directory; ", trials.try_("right()", code=2), re.MULTILINE)
+    assert re.search(
+        r"^Error: .*/results/try.*: Not a directory; ", trials.try_("right()", code=2), re.MULTILINE
+    )
 
 
 def test_a_verdict_holds_where_nothing_can_be_kept(trials):
@@ -368,7 +475,11 @@ def test_a_verdict_holds_where_nothing_can_be_kept(trials):
     for does, verdict in {"right()": "correct; ", "right(alpha=3)": "incorrect; "}.items():
         last, warning = trials.try_(does, code=int(verdict == "incorrect; ")).splitlines()[-2:]
         assert last.startswith(verdict)
-        assert re.match(r"Warning: nothing is kept of it for the next try: .*/results/try/cuda: cannot be written: ", warning)
+        assert re.match(
+            r"Warning: nothing is kept of it for the next try: .*/results/try/cuda: cannot be "
+            r"written: ",
+            warning,
+        )
 
 
 def test_a_last_correct_try_that_fails_on_another_problem_is_not_held_against_this_one(trials):
@@ -378,7 +489,9 @@ def test_a_last_correct_try_that_fails_on_another_problem_is_not_held_against_th
     assert "killed by signal 11" in output
 
 
-def test_a_line_says_how_many_cores_other_processes_used_meanwhile(trials, monkeypatch, virtual_clock):
+def test_a_line_says_how_many_cores_other_processes_used_meanwhile(
+    trials, monkeypatch, virtual_clock
+):
     simulate_cpu(monkeypatch)
     path = trials.write("right()", kind="cpu")
 
@@ -402,7 +515,9 @@ def test_a_line_says_how_many_cores_other_processes_used_meanwhile(trials, monke
                     return psutil.Process().cpu_times()._replace(user=busy, system=0.0)
 
         monkeypatch.setattr("ladder.measuring.session.psutil", Machine())
-        return re.findall("timed while other processes used (.*)", trials.ladder("try", path, "--size", "32"))
+        return re.findall(
+            "timed while other processes used (.*)", trials.ladder("try", path, "--size", "32")
+        )
 
     assert used(everyone=2.3, worker=1.0) == [f"1.3 of {len(os.sched_getaffinity(0))} cores"]
     assert used(everyone=1.1, worker=1.0) == []
@@ -415,24 +530,37 @@ def test_a_cuda_kernel_with_its_model_its_compilers_and_the_stalls(trials, gpus,
     output = trials.ladder(*try_, "--set", "BX=8,16", "--set", "compiler=nvcc,nvrtc")
     assert output.startswith("cuda/mine, float32, 8 x 9 x 10 on Simulated\n")
     for label in ("BX=8", "BX=16", "BX=8 compiler=nvrtc", "BX=16 compiler=nvrtc"):
-        assert re.search(rf"^not a result: {label}: {INTERVAL} TFLOP/s; of cublas {INTERVAL}", output, re.MULTILINE), output
+        assert re.search(
+            rf"^not a result: {label}: {INTERVAL} TFLOP/s; of cublas {INTERVAL}",
+            output,
+            re.MULTILINE,
+        ), output
     assert (
-        "32 registers, 0 bytes of spills, 0 bytes of static shared memory; 0 bytes of shared memory a block, 32 blocks an SM, occupancy"
-        in output
+        "32 registers, 0 bytes of spills, 0 bytes of static shared memory; 0 bytes of shared "
+        "memory a block, 32 blocks an SM, occupancy" in output
     )
-    assert "\n  measure again while nothing else runs: timed while 2 other process(es) computed on the device\n" in output
+    assert (
+        "\n  measure again while nothing else runs: timed while 2 other process(es) computed on "
+        "the device\n" in output
+    )
     assert "no counters: " in output
     stalls = (
-        f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in ("barrier", "long_scoreboard", "wait")
+        f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"
+        for name in ("barrier", "long_scoreboard", "wait")
     )
     table = '"ID","{}","{}","{}"\\n"","inst","inst","inst"\\n"0","0.25","1.5","0.5"'.format(*stalls)
     written(trials.root / "ncu", f"#!/bin/sh\nprintf '{table}\\n'\n", 0o755)
     monkeypatch.setenv("PATH", f"{trials.root}:{os.environ['PATH']}")
     counted = trials.ladder(*try_, "--set", "BX=8")
-    assert "\n  stalls, cycles an issued instruction: long scoreboard 1.5, wait 0.5, barrier 0.25\n" in counted
+    assert (
+        "\n  stalls, cycles an issued instruction: long scoreboard 1.5, wait 0.5, barrier 0.25\n"
+        in counted
+    )
 
 
-def test_watching_answers_at_every_save_with_the_worker_that_it_has(trials, virtual_clock, monkeypatch):
+def test_watching_answers_at_every_save_with_the_worker_that_it_has(
+    trials, virtual_clock, monkeypatch
+):
     workers = []
 
     class Counted(InProcess):
@@ -446,10 +574,17 @@ def test_watching_answers_at_every_save_with_the_worker_that_it_has(trials, virt
 
     monkeypatch.setattr(session, "Child", Counted)
     path = trials.root / trials.write("right()")
-    for moment, action in enumerate([
-        lambda: trials.write("slow(2); right()"), lambda: trials.write("right(alpha=2)"), device_is_free,
-        lambda: path.write_text("no header"), lambda: trials.write("right()"), interrupt,
-    ], 1):  # fmt: skip
+    for moment, action in enumerate(
+        [
+            lambda: trials.write("slow(2); right()"),
+            lambda: trials.write("right(alpha=2)"),
+            device_is_free,
+            lambda: path.write_text("no header"),
+            lambda: trials.write("right()"),
+            interrupt,
+        ],
+        1,
+    ):
         virtual_clock.after(moment, action)
     output = trials.ladder("try", str(path), "--size", "32", "--watch", code=130)
     assert re.findall("^(correct|incorrect(?=;)|Error|Interrupted)", output, re.MULTILINE) == [
@@ -464,7 +599,9 @@ def test_watching_answers_at_every_save_with_the_worker_that_it_has(trials, virt
 def test_a_new_kernel_has_a_name_of_its_own(trials):
     for kind in ("--cpu",), ():
         assert "wrote " in trials.ladder("new", "mine", *kind)
-        assert "is there already; expected a name that is not taken" in trials.ladder("new", "mine", *kind, code=1)
+        assert "is there already; expected a name that is not taken" in trials.ladder(
+            "new", "mine", *kind, code=1
+        )
     assert "expected letters, digits and _ only" in trials.ladder("new", "a-b", code=1)
     assert set(discover(trials.root)) == {"cpu/mine", "cuda/mine"}
     assert "kernels/cuda/mine.cu: is there already" in trials.ladder("new", "mine", "--ptx", code=1)
@@ -485,14 +622,19 @@ def test_a_kernel_in_ptx_is_tried_and_kept_in_its_own_language(trials):
     assert "ladder try" in trials.ladder("new", "mine", "--ptx")
     path, kept = trials.root / "kernels" / "cuda" / "mine.ptx", trials.kept / "cuda"
     example = (ROOT / "kernels" / "cuda" / "64_ptx.ptx").read_text()
-    assert path.read_text() == example.replace("PTX, three loops", "Mine").replace("rival: true\n", "")
+    assert path.read_text() == example.replace("PTX, three loops", "Mine").replace(
+        "rival: true\n", ""
+    )
     assert trials.ladder("try", str(path), "--size", "32").endswith("\ncorrect; 0.0 s\n")
     edit(path, "// C <-", "// python: right()\n// C <-")
     assert "since the last correct try: " in trials.ladder("try", str(path), "--size", "32")
     assert {file.name for file in kept.iterdir()} == {"mine.ptx", "mine.cubin", "mine.json"}
     path.unlink()
-    assert "since the last" not in trials.try_("right()")  # of a kernel in another language nothing is known
+    # of a kernel in another language nothing is known
+    assert "since the last" not in trials.try_("right()")
     assert {file.name for file in kept.iterdir()} == {"mine.cu", "mine.cubin", "mine.json"}
     trials.ladder("new", "other", "--ptx")
     output = trials.ladder("try", "kernels/cuda/other.ptx", "--set", "compiler=nvrtc", code=2)
-    assert "--set compiler: expected a parameter of cuda/other; only CUDA C++ is compiled so" in output
+    assert (
+        "--set compiler: expected a parameter of cuda/other; only CUDA C++ is compiled so" in output
+    )

@@ -1,4 +1,6 @@
-"""`ladder new` and `ladder try` with real workers on the CPU, in processes that can be interrupted."""
+"""`ladder new` and `ladder try` with real workers on the CPU, in processes that can be
+interrupted.
+"""
 
 import fcntl
 import json
@@ -31,9 +33,16 @@ def on_cpu(tmp_path, monkeypatch, capsys):
 
 
 def ladder(project, *arguments, code=0):
-    """Run the command in a process, which must end with an exit code; returns what it printed, errors last."""
+    """Run the command in a process, which must end with an exit code; returns what it printed,
+    errors last.
+    """
     done = subprocess.run(
-        [project.python, "-m", "ladder", *arguments], cwd=project.folder, capture_output=True, text=True, check=False, timeout=600
+        [project.python, "-m", "ladder", *arguments],
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -41,10 +50,21 @@ def ladder(project, *arguments, code=0):
 
 
 def test_the_commands_on_the_cpu(project, _gpus_folder):
-    """The real thing, with the template. Its first try would compile the support library and measure the peaks: here it has both."""
+    """The real thing, with the template. Its first try would compile the support library and
+    measure the peaks: here it has both.
+    """
     cpu = detect_cpu().slug
-    described = {"device": cpu, "kind": "cpu", "name": "", "fingerprint": fingerprint(detect_cpu()), "project": {}}
-    described |= {"attributes": {"cores": os.cpu_count()}, "peaks": {"fp32_tflops": 9.0, "copy_tb_s": 1.0}}
+    described = {
+        "device": cpu,
+        "kind": "cpu",
+        "name": "",
+        "fingerprint": fingerprint(detect_cpu()),
+        "project": {},
+    }
+    described |= {
+        "attributes": {"cores": os.cpu_count()},
+        "peaks": {"fp32_tflops": 9.0, "copy_tb_s": 1.0},
+    }
     project.write(f"results/try/{cpu}/environment.json", json.dumps(described))
     code = code_digest.digest("devices.operands", "compiling.compile")
     library = project.write(f"results/try/build/{cpu}/support-{code}.bin", "")
@@ -54,7 +74,9 @@ def test_the_commands_on_the_cpu(project, _gpus_folder):
     lines = ladder(project, "try", "kernels/cpu/mine.c", "--size", "96").splitlines()
     assert lines[0].startswith("cpu/mine, float32, 96 x 96 x 96 on ")
     assert re.fullmatch(
-        rf"(not a result: )?mine: {INTERVAL} GFLOP/s; of blas_1 {INTERVAL}; of the measured peak \d+%", lines[1]
+        rf"(not a result: )?mine: {INTERVAL} GFLOP/s; of blas_1 {INTERVAL}; of the measured peak "
+        rf"\d+%",
+        lines[1],
     ), lines[1]
     assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
 
@@ -67,15 +89,24 @@ def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
     monkeypatch.setattr(trial, "LIMITS", patient := replace(trial.LIMITS, timeout_seconds=300))
     assert "\ncorrect; " in on_cpu.ladder(*try_)
     edit(path, "const T a =", "*(volatile int *)0 = 0;\n      const T a =")
-    assert "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11" in on_cpu.ladder(*try_, code=1)
+    assert (
+        "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11"
+        in on_cpu.ladder(*try_, code=1)
+    )
     path.write_text(text)
     edit(path, "i * ldc", "i * N")
-    assert "it looks like this: leading dimension: N is used instead of ldc" in on_cpu.ladder(*try_, code=1)
+    assert "it looks like this: leading dimension: N is used instead of ldc" in on_cpu.ladder(
+        *try_, code=1
+    )
     path.write_text(text)
     (library,) = on_cpu.kept.glob("build/*/support-*.bin")
     library.write_text("garbage")
     refused = on_cpu.ladder(*try_, code=2)
-    assert re.search(r"^Error: .*support-\w+\.bin: cannot be loaded from .*; expected what was compiled", refused, re.MULTILINE)
+    assert re.search(
+        r"^Error: .*support-\w+\.bin: cannot be loaded from .*; expected what was compiled",
+        refused,
+        re.MULTILINE,
+    )
     library.unlink()
     monkeypatch.setattr(trial, "LIMITS", replace(patient, timeout_seconds=2))
     edit(path, "const T a =", "for (volatile int n = 0;; ++n);\n      const T a =")
@@ -87,7 +118,10 @@ def test_the_cuda_template_compiles_without_a_gpu(on_cpu, monkeypatch):
     monkeypatch.setattr(trial, "detect_gpus", list)
     on_cpu.ladder("new", "mine")
     try_ = ["try", "kernels/cuda/mine.cu", "--set", "BX=16", "--set", "BY=8"]
-    assert re.search(r"compiled for sm_90: BX=16 BY=8: \d+ registers, 0 bytes of spills", on_cpu.ladder(*try_, code=2))
+    assert re.search(
+        r"compiled for sm_90: BX=16 BY=8: \d+ registers, 0 bytes of spills",
+        on_cpu.ladder(*try_, code=2),
+    )
     edit(on_cpu.root / "kernels/cuda/mine.cu", "sum += ", "summ += ")
     assert 'identifier "summ" is undefined' in on_cpu.ladder(*try_, code=1)  # wrong, on any machine
 
@@ -140,22 +174,31 @@ def test_on_a_terminal_a_line_says_what_is_being_done_and_is_gone_in_the_end(min
     assert any(shown.startswith("checking 1 of 1, M=7 N=13 K=3") for shown in passing)
     assert any(shown.startswith("timing 1 beside blas_1") for shown in passing)
     stays = [line.split("\r")[-1] for line in lines]
-    assert re.fullmatch(r"cpu/mine, .*\n(not a result: )?mine: .*\n(  .*\n)*correct; .* s\n *", "\n".join(stays)), stays
+    assert re.fullmatch(
+        r"cpu/mine, .*\n(not a result: )?mine: .*\n(  .*\n)*correct; .* s\n *", "\n".join(stays)
+    ), stays
 
 
 def start(project, *arguments):
     """The command in a process that Ctrl-C reaches; output and errors in `stdout`."""
     return subprocess.Popen(
-        [project.python, "-m", "ladder", "try", *arguments, "--size", "96"], cwd=project.folder, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+        [project.python, "-m", "ladder", "try", *arguments, "--size", "96"],
+        cwd=project.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_kernel_that_never_ends(mine, tmp_path):
     project, path = mine
     runs = tmp_path / "runs"
-    endless = f'FILE *runs = fopen("{runs}", "w"); fclose(runs); for (volatile int n = 0;; ++n);\n      const T a ='
+    endless = (
+        f'FILE *runs = fopen("{runs}", "w"); fclose(runs); for (volatile int n = 0;; ++n);\n '
+        "     const T a ="
+    )
     edit(path, "const T a =", endless)
     edit(path, "#include <stddef.h>", "#include <stddef.h>\n#include <stdio.h>")
     process = start(project, str(path))

@@ -9,7 +9,11 @@ from ladder.storage.dataset_layout import TABLES
 
 with job(snakemake.log[0]):
     names = ("samples", "confirmed", "resources", "kernels")
-    samples, confirmed, resources, kernels = ([Path(path) for path in snakemake.input[name]] for name in names)
+    samples, confirmed, resources, kernels = (
+        [Path(path) for path in snakemake.input[name]] for name in names
+    )
     environment = Path(snakemake.input.environment)
-    dataset = Dataset.of_files([*samples, *confirmed], environment, resources, list(map(parse, kernels)))
+    dataset = Dataset.of_files(
+        [*samples, *confirmed], environment, resources, list(map(parse, kernels))
+    )
     dataset.write({name: Path(snakemake.output[name]) for name in TABLES})

@@ -12,5 +12,9 @@ with job(snakemake.log[0]):
     for device, path in zip(snakemake.params.devices, snakemake.input.environments, strict=True):
         name = device.split("/")[0]  # for published data, the campaign follows the device
         environments[name] = read_environment(path)
-        read[name] = {table: csv_files.read_csv(folder / device / f"{table}.csv") for table in DRAWN_FROM}
-    draw.draw_comparison(read, environments, Path(snakemake.output[0]).with_suffix(""), **snakemake.params.drawing)
+        read[name] = {
+            table: csv_files.read_csv(folder / device / f"{table}.csv") for table in DRAWN_FROM
+        }
+    draw.draw_comparison(
+        read, environments, Path(snakemake.output[0]).with_suffix(""), **snakemake.params.drawing
+    )

@@ -19,7 +19,8 @@ with job(snakemake.log[0]):
     plan = read_json(Path(snakemake.input.plan))
     kernel = parse(path_of(ROOT, *plan["kernel"].split("/")))
     configurations = [
-        (Configuration.of(planned["element_type"], planned["label"]), planned["objection"]) for planned in plan["configurations"]
+        (Configuration.of(planned["element_type"], planned["label"]), planned["objection"])
+        for planned in plan["configurations"]
     ]
     output = Path(snakemake.output.resources)
     rows = compile_kernel(kernel, configurations, arch, output.parent, snakemake.threads)
@@ -32,6 +33,7 @@ with job(snakemake.log[0]):
     for row in rows:
         if row.status == "compile_error":
             by_reason.setdefault(row.reason, []).append(row.configuration)
-    for reason, (first, *others) in by_reason.items():  # a typo gives all configurations the same reason
+    # a typo gives all configurations the same reason
+    for reason, (first, *others) in by_reason.items():
         more = f" and {len(others)} more" if others else ""
         print(f"{kernel.id} {first}{more} for {arch} does not compile:\n{reason}", file=sys.stderr)

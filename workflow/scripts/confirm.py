@@ -18,7 +18,11 @@ with job(snakemake.log[0]):
     device = here(**planned["machine"])
     output = Path(snakemake.output.confirmed)
     environment = read_environment(snakemake.input.environment)
-    check_alike(fingerprint(device), environment["fingerprint"], f"{snakemake.input.environment}: fingerprint")
+    check_alike(
+        fingerprint(device),
+        environment["fingerprint"],
+        f"{snakemake.input.environment}: fingerprint",
+    )
     task = ConfirmationJob(
         device=device.slug,
         kind=device.kind,
@@ -30,6 +34,8 @@ with job(snakemake.log[0]):
         code=code_digest.digest("measuring.confirmation", "measuring.worker"),
         swept=code_digest.digest("measuring.sweep", "measuring.worker"),
         environment=environment,
-        refill_us=environment["attributes"].get("cache_bytes", 0) / environment["peaks"]["copy_tb_s"] * 1e-6,
+        refill_us=environment["attributes"].get("cache_bytes", 0)
+        / environment["peaks"]["copy_tb_s"]
+        * 1e-6,
     )
     run(task, journal_of(output), output, uuids(device))

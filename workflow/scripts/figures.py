@@ -10,4 +10,6 @@ from ladder.storage.dataset_layout import DRAWN_FROM, read_environment
 with job(snakemake.log[0]):
     environment = read_environment(snakemake.input.environment)
     read = {name: csv_files.read_csv(Path(snakemake.input[name])) for name in DRAWN_FROM}
-    draw.draw_all(read, environment, Path(snakemake.output[0]), snakemake.threads, **snakemake.params.drawing)
+    draw.draw_all(
+        read, environment, Path(snakemake.output[0]), snakemake.threads, **snakemake.params.drawing
+    )

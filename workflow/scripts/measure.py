@@ -19,7 +19,11 @@ with job(snakemake.log[0]):
     resources = snakemake.input.get("resources")
     output = Path(snakemake.output.samples)
     environment = read_environment(snakemake.input.environment)
-    check_alike(fingerprint(device), environment["fingerprint"], f"{snakemake.input.environment}: fingerprint")
+    check_alike(
+        fingerprint(device),
+        environment["fingerprint"],
+        f"{snakemake.input.environment}: fingerprint",
+    )
     task = Job(
         device=device.slug,
         kind=device.kind,

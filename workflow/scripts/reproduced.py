@@ -1,4 +1,6 @@
-"""Write the entries of all claims as a table and as a page. Judging the published data again takes about 10 s."""
+"""Write the entries of all claims as a table and as a page. Judging the published data again takes
+about 10 s.
+"""
 
 import json
 from pathlib import Path

@@ -22,17 +22,20 @@ from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, TABLES, files, re
 from ladder.storage.samples import read
 
 MEND = "Where it is committed, restore the dataset: git checkout. Else run its campaign again"
-_NO_RESOURCES = pd.DataFrame(columns=["kernel", "slug", "element_type", "configuration", "arch", "status"])
+_NO_RESOURCES = pd.DataFrame(
+    columns=["kernel", "slug", "element_type", "configuration", "arch", "status"]
+)
 
 
 class Dataset:
     """The measurements of one device in one campaign. Each table is made once, on first use.
 
-    `folder` holds the files. `environment` is the content of `environment.json`. `records` are the measurements of the sweep and
-    of the confirmation, each with the label of its problem. `sessions` describe the run that wrote each file.
+    `folder` holds the files. `environment` is the content of `environment.json`. `records` are the
+    measurements of the sweep and of the confirmation, each with the label of its problem.
+    `sessions` describe the run that wrote each file.
 
-    A repeat has only the confirmation and no sweep. Its `best` and `pairs` are the same as with a sweep; its `summary` has only
-    the finalists.
+    A repeat has only the confirmation and no sweep. Its `best` and `pairs` are the same as with a
+    sweep; its `summary` has only the finalists.
     """
 
     def __init__(
@@ -54,13 +57,17 @@ class Dataset:
     def open(cls, folder: Path, kernels: Iterable[Kernel] = ()) -> "Dataset":
         """Open, read and check the dataset in a folder. `models` covers the given `kernels` only.
 
-        Raises `InputError` if the folder has no dataset, and under the conditions of `load` and `read_resources`.
+        Raises `InputError` if the folder has no dataset, and under the conditions of `load` and
+        `read_resources`.
         """
         if not (folder / "environment.json").exists() or not files(folder):
             raise InputError(
-                f"{folder}: no environment.json and samples/*.parquet in it; expected a dataset, such as results/default/nvidia-h200"
+                f"{folder}: no environment.json and samples/*.parquet in it; expected a dataset, "
+                "such as results/default/nvidia-h200"
             )
-        return cls.of_files(files(folder), folder / "environment.json", [folder / "resources.csv"], kernels, folder)
+        return cls.of_files(
+            files(folder), folder / "environment.json", [folder / "resources.csv"], kernels, folder
+        )
 
     @classmethod
     def of_files(
@@ -71,7 +78,9 @@ class Dataset:
         kernels: Iterable[Kernel],
         folder: Path = Path(),
     ) -> "Dataset":
-        """Open a dataset by the paths of its files. `resources` is the `resources.csv` of the whole dataset, or one for each kernel."""
+        """Open a dataset by the paths of its files. `resources` is the `resources.csv` of the whole
+        dataset, or one for each kernel.
+        """
         described = read_environment(environment)
         return cls(*load(samples, described), described, resources, kernels, folder)
 
@@ -129,7 +138,10 @@ class Dataset:
     def binaries(self) -> dict[tuple[str, str, str], str]:
         """The SHA-256 of each binary, by kernel, element type and configuration."""
         rows = self.resources.to_dict("records")
-        return {(row["kernel"], row["element_type"], row["configuration"]): row["sha256"] for row in rows}
+        return {
+            (row["kernel"], row["element_type"], row["configuration"]): row["sha256"]
+            for row in rows
+        }
 
     def tables(self, names: Iterable[str] = TABLES) -> dict[str, pd.DataFrame]:
         """Return the named tables."""
@@ -142,16 +154,21 @@ class Dataset:
 
 
 def read_resources(paths: Iterable[Path]) -> pd.DataFrame:
-    """Return the rows of several `resources.csv`, all as text. Raises `InputError` for a file that is not one."""
+    """Return the rows of several `resources.csv`, all as text. Raises `InputError` for a file that
+    is not one.
+    """
     needed = ("element_type", "configuration", "status", "sha256")
     return pd.concat([_NO_RESOURCES, *(read_csv(path, needed, text=True) for path in paths)])
 
 
-def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the measurements of a dataset, with those of the confirmation if `samples` includes its file, and the session of each file.
+def load(
+    samples: Sequence[Path], environment: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the measurements of a dataset, with those of the confirmation if `samples` includes
+    its file, and the session of each file.
 
-    The confirmation may be the only file, because a repeat keeps no sweep. Raises `InputError` if the files do not belong
-    together:
+    The confirmation may be the only file, because a repeat keeps no sweep. Raises `InputError` if
+    the files do not belong together:
 
     - `environment` names another device than its fingerprint,
     - a file was measured in another environment, or described by another `environment.json`,
@@ -162,20 +179,29 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
     records, sessions = [], []
     device, name = environment["fingerprint"].get("device"), environment.get("name")
     if device and name and name != device:
-        raise InputError(f"environment.json: name: got {name}; expected {device}, as in its fingerprint. {MEND}")
+        raise InputError(
+            f"environment.json: name: got {name}; expected {device}, as in its fingerprint. {MEND}"
+        )
     for path in samples:
         rows, session = read(path)
         measured, described = session.get("fingerprint", {}), environment["fingerprint"]
-        differs = sorted(key for key in {*measured, *described} if measured.get(key) != described.get(key))
+        differs = sorted(
+            key for key in {*measured, *described} if measured.get(key) != described.get(key)
+        )
         if differs:
             what = ", ".join(
-                f"{key} was {json.dumps(measured.get(key))}; expected {json.dumps(described.get(key))}" for key in differs
+                f"{key} was {json.dumps(measured.get(key))}; expected "
+                f"{json.dumps(described.get(key))}"
+                for key in differs
             )
-            raise InputError(f"{path}: measured in another environment: {what}, as in environment.json")
+            raise InputError(
+                f"{path}: measured in another environment: {what}, as in environment.json"
+            )
         belongs = session.get("described", "")  # samples of older programs do not say
         if belongs and belongs != digest(environment):
             raise InputError(
-                f"{path}: described: got {belongs}; expected {digest(environment)}, the digest of environment.json, which is not the "
+                f"{path}: described: got {belongs}; expected {digest(environment)}, the digest of "
+                "environment.json, which is not the "
                 f"one that it was measured with. {MEND}"
             )
         _check_name(path, rows, session)
@@ -192,36 +218,58 @@ def _check_name(path: Path, rows: Sequence[Record], session: Mapping[str, Any]) 
     jobs = {session["job"]} if "job" in session else set()
     if path.stem != CONFIRMED:
         shard = path.stem.split(".")[2:]
-        jobs |= {".".join([BASELINE_JOB if is_baseline(r["kernel"]) else r["kernel"], r["element_type"], *shard]) for r in rows}
+        jobs |= {
+            ".".join(
+                [
+                    BASELINE_JOB if is_baseline(r["kernel"]) else r["kernel"],
+                    r["element_type"],
+                    *shard,
+                ]
+            )
+            for r in rows
+        }
     if jobs - {path.stem}:
         raise InputError(
-            f"{path}: has the measurements of {', '.join(sorted(jobs - {path.stem}))}; expected those of {path.stem}. {MEND}"
+            f"{path}: has the measurements of {', '.join(sorted(jobs - {path.stem}))}; expected "
+            f"those of {path.stem}. {MEND}"
         )
 
 
 def _check_code(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
     """Raise `InputError` if different versions of the code measured the files.
 
-    For the confirmation, the version of the sweep that its session names (`swept`) must be the same.
+    For the confirmation, the version of the sweep that its session names (`swept`) must be the
+    same.
     """
     first = sessions[0].get("code") if sessions else None
     for path, session in zip(samples, sessions, strict=True):
         code = session.get("swept", first) if path.stem == CONFIRMED else session.get("code")
         if code != first:
             raise InputError(
-                f"{path}: measured by version {code} of the measuring code; expected {first}, as of {samples[0].name}. {MEND}"
+                f"{path}: measured by version {code} of the measuring code; expected {first}, as "
+                f"of {samples[0].name}. {MEND}"
             )
 
 
 def _check_jobs(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `InputError` if the files of the sweep are not those that the confirmation was made from."""
+    """Raise `InputError` if the files of the sweep are not those that the confirmation was made
+    from.
+    """
     for path, session in zip(samples, sessions, strict=True):
         if path.stem == CONFIRMED:
-            here = {other.stem: hashlib.sha256(other.read_bytes()).hexdigest() for other in samples if other.stem != CONFIRMED}
+            here = {
+                other.stem: hashlib.sha256(other.read_bytes()).hexdigest()
+                for other in samples
+                if other.stem != CONFIRMED
+            }
             wrong = [
-                f"{job} is {'missing' if job not in here else 'not among them' if job not in session['jobs'] else 'another'}"
+                f"{job} is "
+                f"{'missing' if job not in here else 'not among them' if job not in session['jobs'] else 'another'}"
                 for job in sorted({*here, *session["jobs"]})
                 if here.get(job) != session["jobs"].get(job)
             ]
             if wrong:
-                raise InputError(f"{path}: confirms other samples than those in samples/: {', '.join(wrong)}. {MEND}")
+                raise InputError(
+                    f"{path}: confirms other samples than those in samples/: {', '.join(wrong)}. "
+                    f"{MEND}"
+                )

@@ -1,8 +1,9 @@
-"""Compute what a kernel asks of its machine: operations, traffic, bank conflicts, occupancy, and the bounds that follow.
+"""Compute what a kernel asks of its machine: operations, traffic, bank conflicts, occupancy, and
+the bounds that follow.
 
-Shared memory has 32 banks of four bytes. In one wavefront, a bank serves one word, to any number of threads that want this word.
-An access of eight or sixteen bytes per thread is split into halves or quarters of the warp (CUDA C++ Best Practices Guide,
-"Shared Memory and Memory Banks").
+Shared memory has 32 banks of four bytes. In one wavefront, a bank serves one word, to any number of
+threads that want this word. An access of eight or sixteen bytes per thread is split into halves or
+quarters of the warp (CUDA C++ Best Practices Guide, "Shared Memory and Memory Banks").
 """
 
 from collections import Counter
@@ -25,82 +26,160 @@ PARTITIONS = 4
 """Parts of an SM that have their own registers and warps."""
 REGISTER_UNIT = 256
 """A warp gets registers in units of this many, so a thread gets them in units of eight."""
-MAX_BLOCKS = {"7.5": 16, "8.6": 16, "8.7": 16, "8.9": 24, "10.1": 24, "11.0": 24, "12.0": 24, "12.1": 24}
+MAX_BLOCKS = {
+    "7.5": 16,
+    "8.6": 16,
+    "8.7": 16,
+    "8.9": 24,
+    "10.1": 24,
+    "11.0": 24,
+    "12.0": 24,
+    "12.1": 24,
+}
 """The most blocks per SM by compute capability; 32 if not listed.
 
-These numbers and the granularities are those of the toolkit's `cuda_occupancy.h` (CUDA C++ Programming Guide, "Technical
-Specifications per Compute Capability").
+These numbers and the granularities are those of the toolkit's `cuda_occupancy.h` (CUDA C++
+Programming Guide, "Technical Specifications per Compute Capability").
 """
 
 KEY = ["kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding"]
 COLUMNS = [
-    *KEY, "problem", "flops", "global_reads", "global_writes", "global_sectors", "shared_reads", "shared_writes", "shared_wavefronts",
-    "bank_conflicts", "intensity", "compulsory_intensity", "memory_tflops", "l1_tflops", "issue_tflops", "bound_tflops", "bound",
-    "function", "threads", "registers", "shared_bytes", "blocks_per_sm", "occupancy", "occupancy_limit",
-]  # fmt: skip
+    *KEY,
+    "problem",
+    "flops",
+    "global_reads",
+    "global_writes",
+    "global_sectors",
+    "shared_reads",
+    "shared_writes",
+    "shared_wavefronts",
+    "bank_conflicts",
+    "intensity",
+    "compulsory_intensity",
+    "memory_tflops",
+    "l1_tflops",
+    "issue_tflops",
+    "bound_tflops",
+    "bound",
+    "function",
+    "threads",
+    "registers",
+    "shared_bytes",
+    "blocks_per_sm",
+    "occupancy",
+    "occupancy_limit",
+]
 
 
 def wavefronts(addresses: Sequence[int], width: int, read: bool = True) -> tuple[int, int]:
-    """Return the wavefronts that one shared-memory access of a warp takes, and how many of them bank conflicts add.
+    """Return the wavefronts that one shared-memory access of a warp takes, and how many of them
+    bank conflicts add.
 
-    `addresses` are in bytes, one per thread; `width` is the number of bytes that each thread moves (1 to 16). A read needs half
-    the parts if threads i and i ^ 1 share an address for all i, or threads i and i ^ 2
-    (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228/2, for compute capability 7.x).
+    `addresses` are in bytes, one per thread; `width` is the number of bytes that each thread moves
+    (1 to 16). A read needs half the parts if threads i and i ^ 1 share an address for all i, or
+    threads i and i ^ 2
+    (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228/2, for
+    compute capability 7.x).
     """
     parts = max(1, width // WORD_BYTES)
     if read and any(
-        all(addresses[i ^ pair] == a for i, a in enumerate(addresses) if i ^ pair < len(addresses)) for pair in (1, 2)
+        all(addresses[i ^ pair] == a for i, a in enumerate(addresses) if i ^ pair < len(addresses))
+        for pair in (1, 2)
     ):
         parts = max(1, parts // 2)
-    needed = [_busiest_bank(addresses[i : i + WARP // parts], width) for i in range(0, len(addresses), WARP // parts)]
+    needed = [
+        _busiest_bank(addresses[i : i + WARP // parts], width)
+        for i in range(0, len(addresses), WARP // parts)
+    ]
     return sum(needed), sum(needed) - len(needed)
 
 
 def _busiest_bank(addresses: Sequence[int], width: int) -> int:
-    words = {word for a in addresses for word in range(a // WORD_BYTES, (a + width - 1) // WORD_BYTES + 1)}
+    words = {
+        word
+        for a in addresses
+        for word in range(a // WORD_BYTES, (a + width - 1) // WORD_BYTES + 1)
+    }
     return max(Counter(word % BANKS for word in words).values())
 
 
 def sectors(addresses: Sequence[int], width: int) -> int:
-    """Return the sectors (32 bytes) of global memory that one access of a warp touches; `addresses` and `width` are in bytes."""
-    return len({s for a in addresses for s in range(a // SECTOR_BYTES, (a + width - 1) // SECTOR_BYTES + 1)})
+    """Return the sectors (32 bytes) of global memory that one access of a warp touches; `addresses`
+    and `width` are in bytes.
+    """
+    return len(
+        {
+            s
+            for a in addresses
+            for s in range(a // SECTOR_BYTES, (a + width - 1) // SECTOR_BYTES + 1)
+        }
+    )
 
 
 @lru_cache(maxsize=4096)
-def _warp(expression: str, block: tuple[int, int, int], names: tuple[tuple[str, Number], ...]) -> tuple[int, ...]:
+def _warp(
+    expression: str, block: tuple[int, int, int], names: tuple[tuple[str, Number], ...]
+) -> tuple[int, ...]:
     """Return the value of an address expression for every thread of a block's first warp."""
     given = dict(names)
     return tuple(
-        int(evaluate(expression, given | {"thread": i, "x": i % block[0], "y": i // block[0] % block[1]}))
+        int(
+            evaluate(
+                expression, given | {"thread": i, "x": i % block[0], "y": i // block[0] % block[1]}
+            )
+        )
         for i in range(min(WARP, prod(block)))
     )
 
 
-def traffic(kernel: Kernel, configuration: Configuration, given: Mapping[str, Number]) -> dict[str, float]:
-    """Return the totals of the declared `accesses` of all launches: elements, sectors, wavefronts and conflicts.
+def traffic(
+    kernel: Kernel, configuration: Configuration, given: Mapping[str, Number]
+) -> dict[str, float]:
+    """Return the totals of the declared `accesses` of all launches: elements, sectors, wavefronts
+    and conflicts.
 
-    `given` has the names of problem and device. `l1_cycles` is the least time, in cycles of one SM, in which the L1 cache and
-    shared memory can serve the accesses: in a cycle one register per thread of a warp, or four sectors. Threads beyond the matrix
-    count like all others. The result is empty if the kernel declares no accesses.
+    `given` has the names of problem and device. `l1_cycles` is the least time, in cycles of one SM,
+    in which the L1 cache and shared memory can serve the accesses: in a cycle one register per
+    thread of a warp, or four sectors. Threads beyond the matrix count like all others. The result
+    is empty if the kernel declares no accesses.
     """
     size, names = ELEMENT_TYPES[configuration.element_type].size, kernel.names(configuration, given)
-    accesses = [(shape, access) for shape in kernel.launches(configuration, given) for access in shape.accesses]
+    accesses = [
+        (shape, access)
+        for shape in kernel.launches(configuration, given)
+        for access in shape.accesses
+    ]
     if not accesses:
         return {}
     counts = dict.fromkeys(
-        ("global_sectors", "shared_reads", "shared_writes", "shared_wavefronts", "bank_conflicts", "l1_cycles"), 0.0
+        (
+            "global_sectors",
+            "shared_reads",
+            "shared_writes",
+            "shared_wavefronts",
+            "bank_conflicts",
+            "l1_cycles",
+        ),
+        0.0,
     )
     for shape, access in accesses:
         blocks, threads = prod(shape.grid), prod(shape.block)
-        width, elements = int(evaluate(access.get("width", 1), names)), evaluate(access["per_k"], names) * given["K"]
+        width, elements = (
+            int(evaluate(access.get("width", 1), names)),
+            evaluate(access["per_k"], names) * given["K"],
+        )
         times = elements / width * ceil_div(threads, WARP) * blocks
-        kind = next(name for name in ("global_read", "shared_read", "shared_write") if name in access)
+        kind = next(
+            name for name in ("global_read", "shared_read", "shared_write") if name in access
+        )
         used = tuple(sorted((name, names[name]) for name in names_in(access[kind]) & set(names)))
         addresses = [size * index for index in _warp(str(access[kind]), shape.block, used)]
         if kind == "global_read":
             touched = sectors(addresses, size * width)
             counts["global_sectors"] += touched * times
-            counts["l1_cycles"] += max(size * width / WORD_BYTES, touched * SECTOR_BYTES / L1_BYTES) * times
+            counts["l1_cycles"] += (
+                max(size * width / WORD_BYTES, touched * SECTOR_BYTES / L1_BYTES) * times
+            )
         else:
             needed, conflicts = wavefronts(addresses, size * width, read=kind == "shared_read")
             counts[f"{kind}s"] += elements * threads * blocks
@@ -110,10 +189,13 @@ def traffic(kernel: Kernel, configuration: Configuration, given: Mapping[str, Nu
     return counts
 
 
-def occupancy(threads: int, registers: int, shared: int, attributes: Mapping[str, Any]) -> tuple[int, float, str]:
+def occupancy(
+    threads: int, registers: int, shared: int, attributes: Mapping[str, Any]
+) -> tuple[int, float, str]:
     """Return the blocks that an SM holds at a time, their share of its warps, and what limits them.
 
-    `threads` and `shared` (bytes) are per block, `registers` per thread. `attributes` are the device's, from `environment.json`.
+    `threads` and `shared` (bytes) are per block, `registers` per thread. `attributes` are the
+    device's, from `environment.json`.
     """
     modern = float(attributes["compute_capability"]) >= 8
     reserved, unit = (1024, 128) if modern else (0, 256)
@@ -132,7 +214,9 @@ def occupancy(threads: int, registers: int, shared: int, attributes: Mapping[str
 
 
 def l1_tb_s(environment: Mapping[str, Any]) -> float | None:
-    """Return the bandwidth of a GPU's L1 caches at its highest clock, in TB/s; None if the clock is not known."""
+    """Return the bandwidth of a GPU's L1 caches at its highest clock, in TB/s; None if the clock is
+    not known.
+    """
     attributes = environment["attributes"]
     clock = attributes.get("max_sm_clock_mhz")
     return attributes["sm_count"] * L1_BYTES * clock * 1e-6 if clock else None
@@ -148,24 +232,30 @@ def model(
 ) -> dict[str, Any]:
     """Return a row of the table: counts for one GEMM, bounds in TFLOP/s, intensities in FLOP/byte.
 
-    `intensity` counts every element that a thread reads, wherever it is found. `compulsory_intensity` counts every element of A,
-    B and C once. The bounds are the measured peak (float32 and 16 bits), the copy bandwidth at the compulsory intensity, and the rate at
-    which L1 and shared memory can deliver. The lowest bound is empty if the kernel uses the tensor cores (`tensor_cores`)
-    where their peak is not measured, as in float32.
+    `intensity` counts every element that a thread reads, wherever it is found.
+    `compulsory_intensity` counts every element of A, B and C once. The bounds are the measured peak
+    (float32 and 16 bits), the copy bandwidth at the compulsory intensity, and the rate at which L1
+    and shared memory can deliver. The lowest bound is empty if the kernel uses the tensor cores
+    (`tensor_cores`) where their peak is not measured, as in float32.
 
-    `issue_tflops` is a prediction and not a bound: the peak times the multiply-adds per clock that the main loop can issue by
-    `issue_model`, as if the loop were the whole kernel. Threads, shared memory and occupancy are those of the launch of
+    `issue_tflops` is a prediction and not a bound: the peak times the multiply-adds per clock that
+    the main loop can issue by
+    `issue_model`, as if the loop were the whole kernel. Threads, shared memory and occupancy are
+    those of the launch of
     `function`, the function with the most registers.
     """
     size, peaks = ELEMENT_TYPES[configuration.element_type].size, environment["peaks"]
     attributes = environment["attributes"]
     given = problem.names() | device_names(environment)
     names = kernel.names(configuration, given)
-    old = problem.m * problem.n * (problem.beta != 0)  # the elements of C that every kernel reads if beta is not 0
+    # the elements of C that every kernel reads if beta is not 0
+    old = problem.m * problem.n * (problem.beta != 0)
     row: dict[str, Any] = {"flops": problem.flops}
-    row["compulsory_intensity"] = problem.flops / size / (
-        problem.m * problem.k + problem.k * problem.n + problem.m * problem.n + old
-    )  # fmt: skip
+    row["compulsory_intensity"] = (
+        problem.flops
+        / size
+        / (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n + old)
+    )
     if kernel.global_reads and kernel.global_writes:
         row["global_reads"] = evaluate(kernel.global_reads, names) + old
         row["global_writes"] = evaluate(kernel.global_writes, names)
@@ -182,12 +272,21 @@ def model(
     if not tensor_cores or (peak and configuration.element_type in OF_CUDA):
         row["bound"] = min(bounds, key=lambda name: bounds[name])
         row["bound_tflops"] = bounds[row["bound"]]
-    rate_of_loop = float(resource.get("multiply_adds_per_clock") or 0)  # 0 for datasets published before that model existed
+    # 0 for datasets published before that model existed
+    rate_of_loop = float(resource.get("multiply_adds_per_clock") or 0)
     if configuration.element_type == "float32" and rate_of_loop:
         row["issue_tflops"] = rate_of_loop * peaks["fp32_tflops"]
-    shapes = {shape.function: shape for shape in kernel.launches(configuration, given)} if kernel.kind == "cuda" else {}
+    shapes = (
+        {shape.function: shape for shape in kernel.launches(configuration, given)}
+        if kernel.kind == "cuda"
+        else {}
+    )
     if shape := shapes.get(resource.get("function", "")):
-        row["function"], row["threads"], row["registers"] = shape.function, prod(shape.block), int(resource["registers"])
+        row["function"], row["threads"], row["registers"] = (
+            shape.function,
+            prod(shape.block),
+            int(resource["registers"]),
+        )
         row["shared_bytes"] = int(resource["static_shared"]) + shape.dynamic_shared
         row["blocks_per_sm"], row["occupancy"], row["occupancy_limit"] = occupancy(
             row["threads"], row["registers"], row["shared_bytes"], attributes

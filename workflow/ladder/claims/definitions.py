@@ -17,7 +17,9 @@ IDENTITY = ("pair", "kernel", "other", "element_type", "problem", "state")
 NOTHING = "not measured yet"
 """The state of an item that the data lack."""
 Key = tuple[str, ...]
-"""The key of an item. A claim about many rows has one item per row; any other claim has one item."""
+"""The key of an item. A claim about many rows has one item per row; any other claim has one
+item.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class Claim:
     @property
     def single(self) -> bool:
         """Whether the claim is about the one row that its `rows` name."""
-        return {"kernel", "problem"} <= set(self.rows) and not any(isinstance(value, list) for value in self.rows.values())
+        return {"kernel", "problem"} <= set(self.rows) and not any(
+            isinstance(value, list) for value in self.rows.values()
+        )
 
     @property
     def near(self) -> bool:
@@ -73,12 +77,21 @@ class Claim:
 
 
 def read(root: Path) -> list[Claim]:
-    """Return the claims of a checkout. Raises `InputError` that names the claim and the key of a mistake."""
+    """Return the claims of a checkout. Raises `InputError` that names the claim and the key of a
+    mistake.
+    """
     path = root / CLAIMS
     data = yaml_schema.load(yaml_schema.read(path), str(CLAIMS))
     yaml_schema.check(data, "claims", str(CLAIMS))
     claims = [
-        Claim(**given | {name: str(given[name]) for name in ("value", "low", "high", "when", "holds", "fails") if name in given})
+        Claim(
+            **given
+            | {
+                name: str(given[name])
+                for name in ("value", "low", "high", "when", "holds", "fails")
+                if name in given
+            }
+        )
         for given in data
     ]
     twice = [id for id, count in Counter(claim.id for claim in claims).items() if count > 1]

@@ -20,14 +20,19 @@ SIZE = {"cuda": 4096, "cpu": 256}
 
 
 def best_rung(
-    device: DetectedDevice, tried: Path, problem: Problem, given: Mapping[str, Sequence[str]] = MappingProxyType({})
+    device: DetectedDevice,
+    tried: Path,
+    problem: Problem,
+    given: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> tuple[Path, str] | None:
-    """Return the kernel file and configuration of the fastest rung, relative to the reference, on a problem.
+    """Return the kernel file and configuration of the fastest rung, relative to the reference, on a
+    problem.
 
-    The device's own results and those published for it come first. Published results of other devices of its kind add the configurations and
-    problems that these lack. If no result has the problem, the largest square up to `SIZE` in the results stands for it. Returns None if no
-    result has a rung whose file still exists and that is compiled for the device. Of a parameter such as THREADS that is `given` values, the
-    rung has one of these, if it has the parameter.
+    The device's own results and those published for it come first. Published results of other
+    devices of its kind add the configurations and problems that these lack. If no result has the
+    problem, the largest square up to `SIZE` in the results stands for it. Returns None if no result
+    has a rung whose file still exists and that is compiled for the device. Of a parameter such as
+    THREADS that is `given` values, the rung has one of these, if it has the parameter.
     """
     results = ROOT / "results"
     published = [
@@ -36,14 +41,19 @@ def best_rung(
         if group.startswith("cpu-") == (device.kind == "cpu")
     ]
     own = _rows(
-        [*sorted(results.glob(f"*/{device.slug}/samples")), *(folder for slug, folder in published if slug == device.slug)]
+        [
+            *sorted(results.glob(f"*/{device.slug}/samples")),
+            *(folder for slug, folder in published if slug == device.slug),
+        ]
     )
     measured = set(map(_what, own))
     others = _rows([folder for slug, folder in published if slug != device.slug])
     rows = [
         row
         for row in _timed([*own, *(row for row in others if _what(row) not in measured)], problem)
-        if row["kernel"] != tried.stem and not row["precision"] and _agrees(row["configuration"], given)
+        if row["kernel"] != tried.stem
+        and not row["precision"]
+        and _agrees(row["configuration"], given)
     ]
     squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SIZE[device.kind]]
     for size in (problem.m, problem.n, problem.k), (max(squares, default=0),) * 3:
@@ -55,19 +65,28 @@ def best_rung(
     return None
 
 
-def fastest_result(kernel: Kernel, arch: str, element_type: str, configuration: str, slug: str) -> dict[str, Any] | None:
-    """Return where a kernel was measured on devices of an architecture: its fastest configuration, or only that with a label.
+def fastest_result(
+    kernel: Kernel, arch: str, element_type: str, configuration: str, slug: str
+) -> dict[str, Any] | None:
+    """Return where a kernel was measured on devices of an architecture: its fastest configuration,
+    or only that with a label.
 
-    The problem is the largest square up to `SIZE` in the first dataset that has the kernel: of own results, then of the featured published
-    ones, those of the device `slug` before others. Returns None if none has.
+    The problem is the largest square up to `SIZE` in the first dataset that has the kernel: of own
+    results, then of the featured published ones, those of the device `slug` before others. Returns
+    None if none has.
     """
     results, usual = ROOT / "results", Problem(1, 1, 1, element_type=element_type)
     folders = [path.parent for path in sorted(results.glob("*/*/environment.json"))]
     published = published_index.featured(results / "published")
-    folders += [published[group] for group in sorted(published, key=lambda group: group.split("/")[0] != slug)]
+    folders += [
+        published[group]
+        for group in sorted(published, key=lambda group: group.split("/")[0] != slug)
+    ]
     for folder in folders:
         environment = read_environment(folder / "environment.json")
-        if environment["kind"] != "cuda" or float(environment["attributes"]["compute_capability"]) != capability(arch):
+        if environment["kind"] != "cuda" or float(
+            environment["attributes"]["compute_capability"]
+        ) != capability(arch):
             continue
         rows = [
             row
@@ -91,14 +110,21 @@ def fastest_result(kernel: Kernel, arch: str, element_type: str, configuration: 
 def _rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Return the samples in folders of them.
 
-    They are read one by one, not as a `Dataset`: that imports pandas, which takes longer than all else of a try, and refuses a campaign that
-    is under way.
+    They are read one by one, not as a `Dataset`: that imports pandas, which takes longer than all
+    else of a try, and refuses a campaign that is under way.
     """
-    return [row for folder in folders for path in sorted(folder.glob("*.parquet")) for row in samples.read(path)[0]]
+    return [
+        row
+        for folder in folders
+        for path in sorted(folder.glob("*.parquet"))
+        for row in samples.read(path)[0]
+    ]
 
 
 def _timed(rows: Sequence[dict[str, Any]], problem: Problem) -> list[dict[str, Any]]:
-    """Return the rows with warm samples of a correct candidate on problems that differ from this one in their sizes only."""
+    """Return the rows with warm samples of a correct candidate on problems that differ from this
+    one in their sizes only.
+    """
     return [
         row
         for row in rows
@@ -108,24 +134,36 @@ def _timed(rows: Sequence[dict[str, Any]], problem: Problem) -> list[dict[str, A
 
 
 def _speedup(row: Mapping[str, Any]) -> float:
-    """Return the speedup over the reference, by which the sweep, the confirmation and all tables order too: the median of paired ratios."""
+    """Return the speedup over the reference, by which the sweep, the confirmation and all tables
+    order too: the median of paired ratios.
+    """
     return paired_ratio(row["reference_us"], row["samples_us"])[0]
 
 
 def _agrees(label: str, given: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether the parameters of a configuration have given values, where it has parameters of those names."""
+    """Return whether the parameters of a configuration have given values, where it has parameters
+    of those names.
+    """
     own = dict(pair.split("=") for pair in label.split() if "=" in pair)
     return all(own.get(name, values[0]) in values for name, values in given.items())
 
 
 def _what(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the kernel, configuration and problem of a row."""
-    return tuple(row[name] for name in ("kernel", "configuration", "element_type", "m", "n", "k", *VARIED))
+    return tuple(
+        row[name] for name in ("kernel", "configuration", "element_type", "m", "n", "k", *VARIED)
+    )
 
 
 def _is_for(kernel: Kernel, device: DetectedDevice) -> bool:
-    """Return whether a kernel is compiled for a device: another device's best may need features that this one lacks."""
+    """Return whether a kernel is compiled for a device: another device's best may need features
+    that this one lacks.
+    """
     if device.kind == "cpu":
         return True
     mine = capability(device.arch)
-    return mine == capability(kernel.architecture) if kernel.architecture else mine >= kernel.compute_capability
+    return (
+        mine == capability(kernel.architecture)
+        if kernel.architecture
+        else mine >= kernel.compute_capability
+    )

@@ -1,4 +1,6 @@
-"""Write a compiled kernel for use in another program: the cubin, how to launch it, and code in C++ and in Python that does so."""
+"""Write a compiled kernel for use in another program: the cubin, how to launch it, and code in C++
+and in Python that does so.
+"""
 
 import json
 import re
@@ -27,12 +29,19 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
     kernel = _kernel(name)
     if element_type not in kernel.element_types:
         raise InputError(
-            f"--type {element_type}: expected one of the element_types of {kernel.id}, {', '.join(kernel.element_types)}"
+            f"--type {element_type}: expected one of the element_types of {kernel.id}, "
+            f"{', '.join(kernel.element_types)}"
         )
     gpus = detect_gpus()
     arch = kernel.architecture or (gpus[0].arch if gpus else DEFAULT_ARCHITECTURE)
     configuration = _configuration(kernel, assignments, element_type)
-    result = fastest_result(kernel, arch, element_type, configuration.label if assignments else "", gpus[0].slug if gpus else "")
+    result = fastest_result(
+        kernel,
+        arch,
+        element_type,
+        configuration.label if assignments else "",
+        gpus[0].slug if gpus else "",
+    )
     if assignments:
         why = "as given"
     elif result:
@@ -43,19 +52,35 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
     entries, refused = compiled(kernel, [(configuration, kernel.objection(configuration))], arch)
     if not entries:
         reason = refused[0].reason if refused else kernel.objection(configuration)
-        raise InputError(f"{kernel.id}: {configuration.label}: {reason}; expected a configuration that compiles for {arch}")
+        raise InputError(
+            f"{kernel.id}: {configuration.label}: {reason}; expected a configuration that compiles "
+            f"for {arch}"
+        )
     folder = ROOT / "results" / "export" / kernel.name
-    write(folder, kernel, configuration, arch, entries[0].binary.read_bytes(), entries[0].resource, result)
+    write(
+        folder,
+        kernel,
+        configuration,
+        arch,
+        entries[0].binary.read_bytes(),
+        entries[0].resource,
+        result,
+    )
     verdict = "not measured"
     if result:
         same = result["sha256"] == entries[0].resource["sha256"]
         binary = "the same binary" if same else "compiled again, into another binary than that"
-        verdict = f"{result['status']} on {result['gpu']}, {result['time'][:10]}, {result['dataset']}: {binary}"
+        verdict = (
+            f"{result['status']} on {result['gpu']}, {result['time'][:10]}, "
+            f"{result['dataset']}: {binary}"
+        )
     return f"wrote {folder}: {configuration.label} ({why})\n  {verdict}"
 
 
 def _kernel(name: str) -> Kernel:
-    """Return the CUDA kernel of that name, or in that file. Raises `InputError` if there is none."""
+    """Return the CUDA kernel of that name, or in that file. Raises `InputError` if there is
+    none.
+    """
     refused: dict[str, InputError] = {}
     kernels = discover(ROOT, refused)
     kernel_id = f"cuda/{Path(name).stem}"
@@ -72,20 +97,32 @@ def _configuration(kernel: Kernel, assignments: Sequence[str], element_type: str
     try:
         given = Configuration.of(element_type, " ".join(assignments))
     except ValueError:
-        raise InputError(f"{' '.join(assignments)}: expected a configuration such as BM=64 BN=128") from None
+        raise InputError(
+            f"{' '.join(assignments)}: expected a configuration such as BM=64 BN=128"
+        ) from None
     own = dict(given.parameters)
     for text in " ".join(assignments).split():
         name = text.partition("=")[0]
         if "=" not in text or name not in (*kernel.parameters, *OF_BUILD):
-            raise InputError(f"{text}: expected a parameter of {kernel.id}, {', '.join(kernel.parameters) or 'which has none'}")
+            raise InputError(
+                f"{text}: expected a parameter of {kernel.id}, "
+                f"{', '.join(kernel.parameters) or 'which has none'}"
+            )
     return Configuration(element_type, tuple({**kernel.parameters, **own}.items()), given.build)
 
 
 def write(
-    folder: Path, kernel: Kernel, configuration: Configuration, arch: str, binary: bytes, resource: Mapping[str, Any],
+    folder: Path,
+    kernel: Kernel,
+    configuration: Configuration,
+    arch: str,
+    binary: bytes,
+    resource: Mapping[str, Any],
     result: Mapping[str, Any] | None,
-) -> None:  # fmt: skip
-    """Write the files of a compiled configuration: `gemm.cubin`, `launch.json`, `gemm.h` and `gemm.py`."""
+) -> None:
+    """Write the files of a compiled configuration: `gemm.cubin`, `launch.json`, `gemm.h` and
+    `gemm.py`.
+    """
     names = {**kernel.parameters, **configuration.names()}
     launches = [
         {
@@ -104,7 +141,9 @@ def write(
         "architecture": arch,
         "cubin": CUBIN,
         "sha256": resource["sha256"],
-        "compiler": " ".join(filter(None, (resource["compiler"], resource["version"], resource["options"]))),
+        "compiler": " ".join(
+            filter(None, (resource["compiler"], resource["version"], resource["options"]))
+        ),
         "arguments": [
             *ARGUMENTS.split(", "),
             *(["void *workspace"] if kernel.workspace else []),
@@ -114,11 +153,16 @@ def write(
         "where": dict(kernel.where),
         "needs": list(kernel.needs),
         "workspace": kernel.workspace or None,
-        "tensor_maps": [expressions(entry, ELEMENT_TYPES[configuration.element_type].size) for entry in kernel.tensor_maps],
+        "tensor_maps": [
+            expressions(entry, ELEMENT_TYPES[configuration.element_type].size)
+            for entry in kernel.tensor_maps
+        ],
         "launches": launches,
         "measured": result,
     }
-    expressions_of = json.dumps([launch[key] for key in ("where", "needs", "workspace", "tensor_maps", "launches")])
+    expressions_of = json.dumps(
+        [launch[key] for key in ("where", "needs", "workspace", "tensor_maps", "launches")]
+    )
     launch["device"] = [name for name in DEVICE_NAMES if re.search(rf"\b{name}\b", expressions_of)]
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CUBIN, binary)
@@ -133,13 +177,16 @@ def _header(kernel: Kernel, configuration: Configuration, launch: Mapping[str, A
     calls = []
     for part in launch["launches"]:
         when = "" if part["when"] == 1 else f"if ({cpp(part['when'])}) "
-        extents = ", ".join([*map(cpp, part["grid"]), *map(str, part["block"]), cpp(part["dynamic_shared"])])
+        extents = ", ".join(
+            [*map(cpp, part["grid"]), *map(str, part["block"]), cpp(part["dynamic_shared"])]
+        )
         calls.append(f'    {when}launch("{part["function"]}", {extents}, stream_, arguments_);')
     calls = [*_maps(launch), *calls]
     if kernel.workspace:
         calls = [
             f"    const double bytes_ = std::max(4.0, whole({cpp(kernel.workspace)}));",
-            '    check(cuMemAllocAsync(&workspace_, static_cast<size_t>(bytes_), stream_), "cuMemAllocAsync");',
+            "    check(cuMemAllocAsync(&workspace_, static_cast<size_t>(bytes_), stream_), "
+            '"cuMemAllocAsync");',
             "    try {",
             *(f"  {call}" for call in calls),
             "    } catch (...) {",
@@ -155,13 +202,19 @@ def _header(kernel: Kernel, configuration: Configuration, launch: Mapping[str, A
         "ARCH": launch["architecture"],
         "CLASS": f"Gemm_{kernel.name}",
         "ACC": ELEMENT_TYPES[configuration.element_type].accumulator,
-        "CLUSTERS": "    clusters_ = clusters_of_four(device, shared_);\n" if "clusters_of_4" in launch["device"] else "",
-        "NAMES": "".join(f"    const double {name} = {cpp(value)};\n" for name, value in named.items()),
+        "CLUSTERS": "    clusters_ = clusters_of_four(device, shared_);\n"
+        if "clusters_of_4" in launch["device"]
+        else "",
+        "NAMES": "".join(
+            f"    const double {name} = {cpp(value)};\n" for name, value in named.items()
+        ),
         "UNUSED": "".join(f", {name}" for name in named),
         "NEEDS": "".join(f'    expect({cpp(need)}, "{need}");\n' for need in kernel.needs),
         "WORKSPACE": "    CUdeviceptr workspace_ = 0;\n" if kernel.workspace else "",
         "WORKSPACE_ARGUMENT": ", &workspace_" if kernel.workspace else "",
-        "MAPS": f"    CUtensorMap maps_[{len(kernel.tensor_maps)}];\n" if kernel.tensor_maps else "",
+        "MAPS": f"    CUtensorMap maps_[{len(kernel.tensor_maps)}];\n"
+        if kernel.tensor_maps
+        else "",
         "MAP_ARGUMENTS": "".join(f", &maps_[{index}]" for index in range(len(kernel.tensor_maps))),
         "MAP_TYPE": f"CU_TENSOR_MAP_DATA_TYPE_{configuration.element_type.upper()}",
         "LAUNCHES": "\n".join(calls),
@@ -178,6 +231,10 @@ def _maps(launch: Mapping[str, Any]) -> list[str]:
     for index, entry in enumerate(launch["tensor_maps"]):
         at = "workspace_" if entry["of"] == "workspace" else f"{entry['of'].lower()}_"
         start, width, height, pitch = (entry[key] for key in ("at", "width", "height", "pitch"))
-        numbers = ", ".join(map(cpp, (start, width, height, pitch, *entry["box"], entry["swizzle"])))
-        lines.append(f"    encode(maps_[{index}], {str(entry['of'] != 'C').lower()}, {at}, {numbers});")
+        numbers = ", ".join(
+            map(cpp, (start, width, height, pitch, *entry["box"], entry["swizzle"]))
+        )
+        lines.append(
+            f"    encode(maps_[{index}], {str(entry['of'] != 'C').lower()}, {at}, {numbers});"
+        )
     return lines

@@ -1,6 +1,8 @@
-"""Launch a GEMM kernel that `ladder export` of Gemm Ladder wrote: C <- alpha*A*B + beta*C, row-major.
+"""Launch a GEMM kernel that `ladder export` of Gemm Ladder wrote: C <- alpha*A*B + beta*C,
+row-major.
 
-Needs the files beside it, Python 3.10 and the NVIDIA driver, and no package. Arrays are those of any library that offers
+Needs the files beside it, Python 3.10 and the NVIDIA driver, and no package. Arrays are those of
+any library that offers
 `__cuda_array_interface__` or DLPack: PyTorch, JAX, CuPy, Numba, PyCUDA.
 """
 
@@ -22,15 +24,26 @@ TYPES: dict[str, tuple[str, int, Any]] = {
     "float16": ("<f2", 2, ctypes.c_float),
     "bfloat16": ("bfloat16", 2, ctypes.c_float),  # which no `typestr` names, so only DLPack has it
 }
-"""For each element type the `typestr` of an array, the bytes of an element, and the type of alpha and beta."""
+"""For each element type the `typestr` of an array, the bytes of an element, and the type of alpha
+and beta.
+"""
 _DL_CUDA = (2, 13)
-"""DLPack's devices whose memory the GPU reads by its address: `kDLCUDA` and `kDLCUDAManaged` (dlpack.h, as are the structures below)."""
+"""DLPack's devices whose memory the GPU reads by its address: `kDLCUDA` and `kDLCUDAManaged`
+(dlpack.h, as are the structures below).
+"""
 _DL_FLOAT, _DL_BFLOAT = 2, 4
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
-_MAP_TYPES, _MAP_SWIZZLES = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}, {0: 0, 32: 1, 64: 2, 128: 3}
-"""Values of `CUtensorMapDataType` and, by bytes, of `CUtensorMapSwizzle` (CUDA Driver API, as are those of `_encoded`)."""
+_MAP_TYPES, _MAP_SWIZZLES = (
+    {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9},
+    {0: 0, 32: 1, 64: 2, 128: 3},
+)
+"""Values of `CUtensorMapDataType` and, by bytes, of `CUtensorMapSwizzle` (CUDA Driver API, as are
+those of `_encoded`).
+"""
 _SM_COUNT, _SHARED_MEMORY, _CLUSTER_LAUNCH, _DYNAMIC_SHARED, _CLUSTER_DIMENSION = 16, 97, 120, 8, 4
-"""Values of `CUdevice_attribute`, `CUfunction_attribute` and `CUlaunchAttributeID` (CUDA Driver API)."""
+"""Values of `CUdevice_attribute`, `CUfunction_attribute` and `CUlaunchAttributeID` (CUDA Driver
+API).
+"""
 _ALONE = b".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry alone() { ret; }\n"
 
 
@@ -38,31 +51,50 @@ class _LaunchConfig(ctypes.Structure):
     """`CUlaunchConfig` (CUDA Driver API)."""
 
     _fields_ = (
-        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint), ("stream", c_void_p),
-        ("attributes", c_void_p), ("number", ctypes.c_uint),
-    )  # fmt: skip
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", c_void_p),
+        ("attributes", c_void_p),
+        ("number", ctypes.c_uint),
+    )
 
 
 class _Tensor(ctypes.Structure):
     """`DLTensor`; `DLManagedTensor` begins with one."""
 
     _fields_ = (
-        ("data", c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32), ("dimensions", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
-    )  # fmt: skip
+        ("data", c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("dimensions", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
 
 
 def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: int = 0) -> None:
     """Queue `c <- alpha*a*b + beta*c` on a stream, given by its handle; 0 is the default stream.
 
-    The arrays must be in the current context, which is the first device's if there is none. Raises `ValueError` for arrays that do not
-    fit and for a problem that breaks one of the kernel's needs, `RuntimeError` for an error of the driver.
+    The arrays must be in the current context, which is the first device's if there is none. Raises
+    `ValueError` for arrays that do not fit and for a problem that breaks one of the kernel's needs,
+    `RuntimeError` for an error of the driver.
     """
-    arrays = {name: _interface(name, array, stream) for name, array in {"a": a, "b": b, "c": c}.items()}
-    (at_a, m, k, lda), (at_b, rows_b, n, ldb), (at_c, *shape, ldc) = (_matrix(name, array) for name, array in arrays.items())
+    arrays = {
+        name: _interface(name, array, stream) for name, array in {"a": a, "b": b, "c": c}.items()
+    }
+    (at_a, m, k, lda), (at_b, rows_b, n, ldb), (at_c, *shape, ldc) = (
+        _matrix(name, array) for name, array in arrays.items()
+    )
     if rows_b != k or shape != [m, n]:
-        raise ValueError(f"got a of {m} x {k}, b of {rows_b} x {n}, c of {shape[0]} x {shape[1]}; expected M x K, K x N, M x N")
+        raise ValueError(
+            f"got a of {m} x {k}, b of {rows_b} x {n}, c of {shape[0]} x {shape[1]}; expected M x "
+            "K, K x N, M x N"
+        )
     if arrays["c"]["data"][1]:
         raise ValueError("c: got a read-only array; expected one to write to")
     module, device = _module(_context())
@@ -79,49 +111,86 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
         **device,
         **KERNEL["parameters"],
     }
-    for name, at in {"alignment": at_a | at_b | at_c, "alignment_a": at_a, "alignment_b": at_b, "alignment_c": at_c}.items():
+    for name, at in {
+        "alignment": at_a | at_b | at_c,
+        "alignment_a": at_a,
+        "alignment_b": at_b,
+        "alignment_c": at_c,
+    }.items():
         names[name] = (at | 16) & -(at | 16)
     for name, expression in KERNEL["where"].items():
         names[name] = _evaluate(expression, names)
     for need in KERNEL["needs"]:
         if not _evaluate(need, names):
             raise ValueError(
-                f"{KERNEL['kernel']}: expected {need}; got M={m} N={n} K={k} lda={lda} ldb={ldb} ldc={ldc} alpha={alpha} beta={beta}"
+                f"{KERNEL['kernel']}: expected {need}; got M={m} N={n} K={k} lda={lda} ldb={ldb} "
+                f"ldc={ldc} alpha={alpha} beta={beta}"
             )
     launches = [launch for launch in KERNEL["launches"] if _evaluate(launch["when"], names)]
-    shapes = [[_whole(value, names) for value in (*launch["grid"], launch["dynamic_shared"])] for launch in launches]
-    arguments = [c_int(m), c_int(n), c_int(k), scalar(alpha), c_void_p(at_a), c_int(lda), c_void_p(at_b), c_int(ldb)]
+    shapes = [
+        [_whole(value, names) for value in (*launch["grid"], launch["dynamic_shared"])]
+        for launch in launches
+    ]
+    arguments = [
+        c_int(m),
+        c_int(n),
+        c_int(k),
+        scalar(alpha),
+        c_void_p(at_a),
+        c_int(lda),
+        c_void_p(at_b),
+        c_int(ldb),
+    ]
     arguments += [scalar(beta), c_void_p(at_c), c_int(ldc)]
     workspace, queue = c_void_p(), c_void_p(stream)
     if KERNEL["workspace"]:
-        _call("cuMemAllocAsync", byref(workspace), c_size_t(max(4, _whole(KERNEL["workspace"], names))), queue)
+        _call(
+            "cuMemAllocAsync",
+            byref(workspace),
+            c_size_t(max(4, _whole(KERNEL["workspace"], names))),
+            queue,
+        )
         arguments.append(workspace)
     try:
         starts = {"A": at_a, "B": at_b, "C": at_c, "workspace": workspace.value or 0}
         maps = [_encoded(entry, starts[entry["of"]], names) for entry in KERNEL["tensor_maps"]]
-        pointers = (c_void_p * (len(arguments) + len(maps)))(*map(ctypes.addressof, arguments), *(at for _, at in maps))
+        pointers = (c_void_p * (len(arguments) + len(maps)))(
+            *map(ctypes.addressof, arguments), *(at for _, at in maps)
+        )
         for launch, (x, y, z, shared) in zip(launches, shapes, strict=True):
             function = c_void_p()
-            _call("cuModuleGetFunction", byref(function), c_void_p(module), launch["function"].encode())
+            _call(
+                "cuModuleGetFunction",
+                byref(function),
+                c_void_p(module),
+                launch["function"].encode(),
+            )
             if shared:
                 _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
-            _call("cuLaunchKernel", function, x, y, z, *launch["block"], shared, queue, pointers, None)
+            _call(
+                "cuLaunchKernel", function, x, y, z, *launch["block"], shared, queue, pointers, None
+            )
     finally:
         if workspace:
             _call("cuMemFreeAsync", workspace, queue)
 
 
 def _interface(name: str, array: Any, stream: int) -> Mapping[str, Any]:
-    """Return the `__cuda_array_interface__` of an array, or the like of it from DLPack, which makes the array ready on the stream."""
+    """Return the `__cuda_array_interface__` of an array, or the like of it from DLPack, which makes
+    the array ready on the stream.
+    """
     if KERNEL["element_type"] != "bfloat16" and hasattr(array, "__cuda_array_interface__"):
         return array.__cuda_array_interface__  # type: ignore[no-any-return]
     if not hasattr(array, "__dlpack__"):
         raise ValueError(
-            f"{name}: got {type(array).__name__}; expected an array on a GPU, with __cuda_array_interface__ or DLPack"
+            f"{name}: got {type(array).__name__}; expected an array on a GPU, with "
+            "__cuda_array_interface__ or DLPack"
         )
     device = int(array.__dlpack_device__()[0])
     if device not in _DL_CUDA:
-        raise ValueError(f"{name}: got an array on DLPack's device {device}; expected {_DL_CUDA[0]}, a GPU")
+        raise ValueError(
+            f"{name}: got an array on DLPack's device {device}; expected {_DL_CUDA[0]}, a GPU"
+        )
     capsule = array.__dlpack__(stream=stream or 1)  # 1 is the default stream there
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -131,7 +200,9 @@ def _interface(name: str, array: Any, stream: int) -> Mapping[str, Any]:
     return {
         "typestr": plain or f"DLPack's type {tensor.code} of {tensor.bits} bits",
         "shape": tuple(tensor.shape[: tensor.dimensions]),
-        "strides": tuple(stride * size for stride in tensor.strides[: tensor.dimensions]) if tensor.strides else None,
+        "strides": tuple(stride * size for stride in tensor.strides[: tensor.dimensions])
+        if tensor.strides
+        else None,
         "data": ((tensor.data or 0) + tensor.byte_offset, False),
         "capsule": capsule,  # what it points to lasts as long as it does
     }
@@ -142,31 +213,52 @@ def _matrix(name: str, given: Mapping[str, Any]) -> tuple[int, int, int, int]:
     typestr, size, _ = TYPES[KERNEL["element_type"]]
     if given["typestr"] != typestr or len(given["shape"]) != 2 or min(given["shape"]) < 1:
         raise ValueError(
-            f"{name}: got {given['typestr']} of shape {given['shape']}; expected {typestr} of two dimensions, not empty"
+            f"{name}: got {given['typestr']} of shape {given['shape']}; expected {typestr} of two "
+            "dimensions, not empty"
         )
     rows, columns = given["shape"]
     along, across = given.get("strides") or (columns * size, size)
     if rows == 1:
         along = max(along, columns * size)
     if (columns > 1 and across != size) or along % size or along < columns * size:
-        raise ValueError(f"{name}: got strides of {along} and {across} bytes; expected rows whose elements lie side by side")
+        raise ValueError(
+            f"{name}: got strides of {along} and {across} bytes; expected rows whose elements lie "
+            "side by side"
+        )
     return given["data"][0], rows, columns, along // size
 
 
 def _encoded(entry: Mapping[str, Any], start: int, names: Mapping[str, Any]) -> tuple[Any, int]:
-    """Return the memory of a tensor map and its address in it: zeros where a map cannot describe the rows, which only C may have."""
+    """Return the memory of a tensor map and its address in it: zeros where a map cannot describe
+    the rows, which only C may have.
+    """
     memory = ctypes.create_string_buffer(_MAP_BYTES + _MAP_ALIGNMENT)
     address = -(-ctypes.addressof(memory) // _MAP_ALIGNMENT) * _MAP_ALIGNMENT
-    offset, width, height, pitch = (_whole(entry[key], names) for key in ("at", "width", "height", "pitch"))
+    offset, width, height, pitch = (
+        _whole(entry[key], names) for key in ("at", "width", "height", "pitch")
+    )
     box = [_whole(extent, names) for extent in entry["box"]]
     if (start + offset | pitch) % 16 == 0:
         swizzle = _MAP_SWIZZLES[_whole(entry["swizzle"], names)]
         u32, u64 = ctypes.c_uint32 * 2, ctypes.c_uint64 * 2
         extents, pitches = u64(width, height), u64(pitch)
         of_matrix = c_void_p(start + offset), extents, pitches, u32(*box), u32(1, 1)
-        _call("cuTensorMapEncodeTiled", c_void_p(address), _MAP_TYPES[KERNEL["element_type"]], 2, *of_matrix, 0, swizzle, 2, 0)
+        _call(
+            "cuTensorMapEncodeTiled",
+            c_void_p(address),
+            _MAP_TYPES[KERNEL["element_type"]],
+            2,
+            *of_matrix,
+            0,
+            swizzle,
+            2,
+            0,
+        )
     elif entry["of"] != "C":
-        raise ValueError(f"{KERNEL['kernel']}: expected rows of {entry['of']} that begin at multiples of 16 bytes")
+        raise ValueError(
+            f"{KERNEL['kernel']}: expected rows of {entry['of']} that begin at multiples of 16 "
+            "bytes"
+        )
     return memory, address
 
 
@@ -209,11 +301,16 @@ def _call(name: str, *arguments: Any) -> None:
     if result:
         text = ctypes.c_char_p()
         _driver().cuGetErrorName(result, byref(text))
-        raise RuntimeError(f"{KERNEL['kernel']}, for {KERNEL['architecture']}: {name}: {(text.value or b'').decode() or result}")
+        raise RuntimeError(
+            f"{KERNEL['kernel']}, for {KERNEL['architecture']}: {name}: "
+            f"{(text.value or b'').decode() or result}"
+        )
 
 
 def _context() -> int:
-    """Return the current context. Make the primary context of the first device current if there is none."""
+    """Return the current context. Make the primary context of the first device current if there is
+    none.
+    """
     context = c_void_p()
     _call("cuCtxGetCurrent", byref(context))
     if not context:
@@ -224,10 +321,15 @@ def _context() -> int:
 
 @cache
 def _module(context: int) -> tuple[int, dict[str, int]]:
-    """Return the cubin loaded into a context, which must be current, and what expressions know of its device."""
+    """Return the cubin loaded into a context, which must be current, and what expressions know of
+    its device.
+    """
     module, device, values = c_void_p(), c_int(), {}
     _call("cuCtxGetDevice", byref(device))
-    for name, attribute in {"sm_count": _SM_COUNT, "shared_memory_per_block": _SHARED_MEMORY}.items():
+    for name, attribute in {
+        "sm_count": _SM_COUNT,
+        "shared_memory_per_block": _SHARED_MEMORY,
+    }.items():
         value = c_int()
         _call("cuDeviceGetAttribute", byref(value), attribute, device)
         values[name] = value.value
@@ -238,7 +340,8 @@ def _module(context: int) -> tuple[int, dict[str, int]]:
 
 
 def _clusters_of_4(device: c_int, shared: int) -> int:
-    """Return how many clusters of four blocks run at once if each block has an SM to itself; 0 on a GPU without clusters.
+    """Return how many clusters of four blocks run at once if each block has an SM to itself; 0 on a
+    GPU without clusters.
 
     It is the driver's answer for a function whose blocks request the most shared memory.
     """
@@ -246,7 +349,8 @@ def _clusters_of_4(device: c_int, shared: int) -> int:
     _call("cuDeviceGetAttribute", byref(clusters), _CLUSTER_LAUNCH, device)
     if not clusters:
         return 0
-    size = (ctypes.c_uint64 * 9)()  # `CUlaunchAttribute`: 4 bytes for its id, 4 of padding, and 64 for its value
+    # `CUlaunchAttribute`: 4 bytes for its id, 4 of padding, and 64 for its value
+    size = (ctypes.c_uint64 * 9)()
     ctypes.memmove(size, (ctypes.c_uint * 5)(_CLUSTER_DIMENSION, 0, 4, 1, 1), 20)
     config = _LaunchConfig((4, 1, 1), (32, 1, 1), shared, None, ctypes.addressof(size), 1)
     _call("cuModuleLoadData", byref(module), _ALONE)

@@ -15,24 +15,32 @@ Run = Callable[[Namespace], None]
 
 
 def publish(parser: ArgumentParser) -> Run:
-    """Publish a dataset of this machine. Without arguments, redraw all published datasets and update their checksums.
+    """Publish a dataset of this machine. Without arguments, redraw all published datasets and
+    update their checksums.
 
-    The command copies the measurements to results/published/DEVICE/CAMPAIGN/RUN and notes WHY in results/published/index.yaml. RUN is the
-    time of the run and the first digits of the GPU's UUID. Figures and pages then show this dataset. The earlier one becomes a repeat,
-    which keeps only its confirmation. SHA256SUMS holds the checksums of the data and of everything drawn from them. Redraw all datasets
-    after a change to a figure or to a kernel's model.
+    The command copies the measurements to results/published/DEVICE/CAMPAIGN/RUN and notes WHY in
+    results/published/index.yaml. RUN is the time of the run and the first digits of the GPU's UUID.
+    Figures and pages then show this dataset. The earlier one becomes a repeat, which keeps only its
+    confirmation. SHA256SUMS holds the checksums of the data and of everything drawn from them.
+    Redraw all datasets after a change to a figure or to a kernel's model.
     """
-    parser.add_argument("dataset", nargs="?", type=Path, metavar="DATASET", help="a folder results/CAMPAIGN/DEVICE")
-    parser.add_argument("why", nargs="?", default="", metavar="WHY", help="why it is kept: a sentence for the index")
+    parser.add_argument(
+        "dataset", nargs="?", type=Path, metavar="DATASET", help="a folder results/CAMPAIGN/DEVICE"
+    )
+    parser.add_argument(
+        "why", nargs="?", default="", metavar="WHY", help="why it is kept: a sentence for the index"
+    )
     parser.add_argument(
         "--repeat",
         action="store_true",
-        help="publish it as a repeat of the featured dataset; only `ladder repeat` and the claims use it",
+        help="publish it as a repeat of the featured dataset; only `ladder repeat` and the claims "
+        "use it",
     )
     parser.add_argument(
         "--not-from-lock",
         action="store_true",
-        help="publish it although its packages differ from envs/requirements.lock; the index and the pages then name them",
+        help="publish it although its packages differ from envs/requirements.lock; the index and "
+        "the pages then name them",
     )
 
     def run(given: Namespace) -> None:
@@ -42,7 +50,9 @@ def publish(parser: ArgumentParser) -> Run:
         published = ROOT / "results" / "published"
         if given.dataset:
             print(
-                f"published {publish.publish(given.dataset, published, given.why, given.repeat, given.not_from_lock)}; now commit it"
+                "published "
+                f"{publish.publish(given.dataset, published, given.why, given.repeat, given.not_from_lock)}; "
+                "now commit it"
             )
         for folder in [] if given.dataset else publish.redraw(published):
             print(f"drew {folder} again")
@@ -53,8 +63,9 @@ def publish(parser: ArgumentParser) -> Run:
 def repeat(parser: ArgumentParser) -> Run:
     """Estimate how far published results repeat, on one machine and on others of its model.
 
-    A model of device needs several published runs. The command writes the limits of every problem to
-    results/published/repeat-DEVICE.csv, and how often the stated intervals cover other runs to repeat-DEVICE.json.
+    A model of device needs several published runs. The command writes the limits of every problem
+    to results/published/repeat-DEVICE.csv, and how often the stated intervals cover other runs to
+    repeat-DEVICE.json.
     """
 
     def run(given: Namespace) -> None:
@@ -62,23 +73,29 @@ def repeat(parser: ArgumentParser) -> Run:
         from ladder.core.files import ROOT
 
         written = repeatability.write(ROOT / "results" / "published")
-        print("\n".join(map(str, written)) or "no model of device has two published runs with a confirmation")
+        print(
+            "\n".join(map(str, written))
+            or "no model of device has two published runs with a confirmation"
+        )
 
     return run
 
 
 def compare(parser: ArgumentParser) -> Run:
-    """List what is faster and slower in dataset B than in dataset A, for example after a new commit, driver or machine.
+    """List what is faster and slower in dataset B than in dataset A, for example after a new
+    commit, driver or machine.
 
-    The output starts with the differences between the environments. Then it lists every kernel and problem whose times differ by more
-    than runs of the same code do. A and B are datasets, or folders with datasets of the same names. For some devices the differences
-    between runs are published (`ladder repeat`). For other devices, give three or more runs of the same code before B. B is compared
-    with the last of them.
+    The output starts with the differences between the environments. Then it lists every kernel and
+    problem whose times differ by more than runs of the same code do. A and B are datasets, or
+    folders with datasets of the same names. For some devices the differences between runs are
+    published (`ladder repeat`). For other devices, give three or more runs of the same code before
+    B. B is compared with the last of them.
 
-    Exit codes: 0: success. 1: the folders cannot be compared, or the differences between runs are unknown. 2: invalid arguments. 3:
-    --fail-if-slower found a slowdown. 4: two folders hold the same measurements, because a run measured nothing. 5: --fail-if-slower found
-    no slowdown, but times were taken on a busy machine: measure again. At exactly the threshold of --fail-if-slower the test detects half
-    of the slowdowns. To catch 2 % reliably, pass 1 %.
+    Exit codes: 0: success. 1: the folders cannot be compared, or the differences between runs are
+    unknown. 2: invalid arguments. 3: --fail-if-slower found a slowdown. 4: two folders hold the
+    same measurements, because a run measured nothing. 5: --fail-if-slower found no slowdown, but
+    times were taken on a busy machine: measure again. At exactly the threshold of --fail-if-slower
+    the test detects half of the slowdowns. To catch 2 % reliably, pass 1 %.
     """
     parser.add_argument(
         "folders",
@@ -87,7 +104,9 @@ def compare(parser: ArgumentParser) -> Run:
         metavar="FOLDER",
         help="A [A2 A3 ...] B: folders results/CAMPAIGN/DEVICE or results/CAMPAIGN",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, not only what changed, as JSON")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write every row, not only what changed, as JSON"
+    )
     parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg and STEM.png")
     parser.add_argument(
         "--fail-if-slower",
@@ -124,24 +143,41 @@ def compare(parser: ArgumentParser) -> Run:
 def try_(parser: ArgumentParser) -> Run:
     """Compile, verify and time one kernel, and compare it with its last correct try.
 
-    The same rounds time the baseline, the best rung and the last correct try. On a busy machine the times are "not a result". Exit codes:
-    0: correct, however it was timed. 1: incorrect, or it does not compile or fails. 2: the kernel could not be tried. The command keeps its
-    files in results/try/ and does not touch the results of campaigns.
+    The same rounds time the baseline, the best rung and the last correct try. On a busy machine the
+    times are "not a result". Exit codes: 0: correct, however it was timed. 1: incorrect, or it does
+    not compile or fails. 2: the kernel could not be tried. The command keeps its files in
+    results/try/ and does not touch the results of campaigns.
     """
-    parser.add_argument("file", type=Path, metavar="FILE", help="a kernel in kernels/cuda/ or kernels/cpu/")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="a kernel in kernels/cuda/ or kernels/cpu/"
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--size", metavar="N", help="M = N = K (on a GPU 4096, on a CPU 256)")
     size.add_argument("--problem", metavar="MxNxK", help="such as 64x4096x4096")
     _add_type(parser)
-    for name, values in {"alpha": "X", "beta": "X", "padding": "N", "offset": "N", "distribution": "NAME"}.items():
-        parser.add_argument(f"--{name}", metavar=values, help=f"the problem's {name}, as in a campaign")
+    for name, values in {
+        "alpha": "X",
+        "beta": "X",
+        "padding": "N",
+        "offset": "N",
+        "distribution": "NAME",
+    }.items():
+        parser.add_argument(
+            f"--{name}", metavar=values, help=f"the problem's {name}, as in a campaign"
+        )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUES",
-        help="a parameter's values, such as BM=64,128, instead of the header's sweep; or compiler=nvrtc, maxrregcount=128, dlcm=cg",
-    )  # fmt: skip
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUES",
+        help="a parameter's values, such as BM=64,128, instead of the header's sweep; or "
+        "compiler=nvrtc, maxrregcount=128, dlcm=cg",
+    )
     parser.add_argument("--watch", action="store_true", help="try the kernel again at every save")
     parser.add_argument(
-        "--counters", action="store_true", help="also Nsight Compute's top reasons for stalls, where it can count"
+        "--counters",
+        action="store_true",
+        help="also Nsight Compute's top reasons for stalls, where it can count",
     )
 
     def run(given: Namespace) -> None:
@@ -151,7 +187,14 @@ def try_(parser: ArgumentParser) -> Run:
         with clear_errors(2):
             operands = {name: text for name in VARIED if (text := getattr(given, name)) is not None}
             tries = trial.Tries(
-                trial.Arguments(given.file, _size(given), given.type, _lists(given.set), given.counters, operands)
+                trial.Arguments(
+                    given.file,
+                    _size(given),
+                    given.type,
+                    _lists(given.set),
+                    given.counters,
+                    operands,
+                )
             )
             try:
                 if given.watch:
@@ -169,7 +212,9 @@ def try_(parser: ArgumentParser) -> Run:
 
 
 def _add_type(parser: ArgumentParser) -> None:
-    parser.add_argument("--type", default="float32", metavar="TYPE", help=f"{', '.join(ELEMENT_TYPES)} (float32)")
+    parser.add_argument(
+        "--type", default="float32", metavar="TYPE", help=f"{', '.join(ELEMENT_TYPES)} (float32)"
+    )
 
 
 def _percent(text: str) -> float:
@@ -187,7 +232,11 @@ def _size(given: Namespace) -> tuple[int, int, int] | None:
     if given.size is not None:
         option, parts, expected = f"--size {given.size}", [given.size] * 3, "a size such as 512"
     elif given.problem is not None:
-        option, parts, expected = f"--problem {given.problem}", given.problem.split("x"), "MxNxK such as 64x4096x4096"
+        option, parts, expected = (
+            f"--problem {given.problem}",
+            given.problem.split("x"),
+            "MxNxK such as 64x4096x4096",
+        )
     else:
         return None
     if len(parts) != 3 or not all(re.fullmatch("[1-9][0-9]{0,5}|1000000", part) for part in parts):
@@ -203,21 +252,41 @@ def _lists(given: Sequence[str]) -> dict[str, list[str]]:
     for assignment in given:
         name, is_given, values = assignment.partition("=")
         if not is_given or name in lists:
-            raise InputError(f"--set {assignment}: expected NAME=VALUES such as BM=64,128, each name once")
+            raise InputError(
+                f"--set {assignment}: expected NAME=VALUES such as BM=64,128, each name once"
+            )
         lists[name] = values.split(",")
     return lists
 
 
 def new(parser: ArgumentParser) -> Run:
     """Write a simple, correct kernel with a header, to start from."""
-    parser.add_argument("name", metavar="NAME", help="letters, digits and _; a leading number places it on the ladder")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="letters, digits and _; a leading number places it on the ladder",
+    )
     language = parser.add_mutually_exclusive_group()
     language.add_argument(
-        "--cpu", dest="start", action="store_const", const=".c", help="a kernel in C for the CPU instead of a CUDA one"
+        "--cpu",
+        dest="start",
+        action="store_const",
+        const=".c",
+        help="a kernel in C for the CPU instead of a CUDA one",
     )
-    language.add_argument("--ptx", dest="start", action="store_const", const=".ptx", help="a CUDA kernel in PTX instead of C++")
     language.add_argument(
-        "--tensor", dest="start", action="store_const", const="tensor", help="a CUDA kernel of 16-bit elements with tensor maps"
+        "--ptx",
+        dest="start",
+        action="store_const",
+        const=".ptx",
+        help="a CUDA kernel in PTX instead of C++",
+    )
+    language.add_argument(
+        "--tensor",
+        dest="start",
+        action="store_const",
+        const="tensor",
+        help="a CUDA kernel of 16-bit elements with tensor maps",
     )
 
     def run(given: Namespace) -> None:
@@ -230,13 +299,18 @@ def new(parser: ArgumentParser) -> Run:
 
 
 def export(parser: ArgumentParser) -> Run:
-    """Write a compiled CUDA kernel for another program: the cubin, launch.json, a C++ header and a Python module.
+    """Write a compiled CUDA kernel for another program: the cubin, launch.json, a C++ header and a
+    Python module.
 
-    Without a configuration it is the fastest measured one for the GPU's architecture, or the kernel's default.
+    Without a configuration it is the fastest measured one for the GPU's architecture, or the
+    kernel's default.
     """
     parser.add_argument("kernel", metavar="KERNEL", help="a CUDA kernel, such as 11_split_k")
     parser.add_argument(
-        "configuration", nargs="*", metavar="NAME=VALUE", help="its parameters, such as BM=64; others have their defaults"
+        "configuration",
+        nargs="*",
+        metavar="NAME=VALUE",
+        help="its parameters, such as BM=64; others have their defaults",
     )
     _add_type(parser)
 
@@ -251,12 +325,14 @@ def export(parser: ArgumentParser) -> Run:
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
     repeat: "ladder repeat",
-    compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 --fail-if-slower 2%",
+    compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 "
+    "--fail-if-slower 2%",
     new: "ladder new mine --cpu",
     export: "ladder export 11_split_k BM=64 SLICES=4",
     try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
 }
-"""The sub-commands, each with an example. Each function adds its arguments to a parser and returns the function that runs it.
+"""The sub-commands, each with an example. Each function adds its arguments to a parser and returns
+the function that runs it.
 
 They import their modules when they run, so that `ladder --help` answers at once.
 """
@@ -267,20 +343,28 @@ class _Paragraphs(HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
-        return text if text.startswith("example:") else "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
+        return (
+            text
+            if text.startswith("example:")
+            else "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
+        )
 
 
 def parser() -> ArgumentParser:
-    """Return the parser of the command line. Parsed arguments have the sub-command's function as `run`."""
+    """Return the parser of the command line. Parsed arguments have the sub-command's function as
+    `run`.
+    """
     whole = ArgumentParser(
-        "ladder", description="Tools for authors and reviewers, beside the Snakemake workflow. Start with README.md."
+        "ladder",
+        description="Tools for authors and reviewers, beside the Snakemake workflow. Start with "
+        "README.md.",
     )
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for command, example in COMMANDS.items():
         text = (command.__doc__ or "").replace("\n    ", "\n").strip()
         subcommand = commands.add_parser(
             example.split()[1],
-            help=text.partition("\n")[0].rstrip("."),
+            help=" ".join(text.partition("\n\n")[0].split()).rstrip("."),
             description=text,
             epilog=f"example:\n  {example}",
             formatter_class=_Paragraphs,
@@ -290,14 +374,19 @@ def parser() -> ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line, by default that of the process. An `InputError` prints its message and exits with code 1."""
+    """Run the command line, by default that of the process. An `InputError` prints its message and
+    exits with code 1.
+    """
     words = sys.argv[1:] if arguments is None else arguments
-    given = parser().parse_args([word for word in words if word != "--"])  # it may set the last folder apart, with options behind
+    # it may set the last folder apart, with options behind
+    given = parser().parse_args([word for word in words if word != "--"])
     try:
         with clear_errors():
             given.run(given)
             sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads on, as behind `| head`; what is left in the buffer is not missed either
+    except (
+        BrokenPipeError
+    ):  # nobody reads on, as behind `| head`; what is left in the buffer is not missed either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -68,7 +68,9 @@ def write(start: str, name: str) -> Path:
     (kind,) = (kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes)
     path = ROOT / "kernels" / kind / f"{name}{suffix}"
     check_name(name, name)
-    if taken := [path.with_suffix(other) for other in SUFFIXES[kind] if path.with_suffix(other).exists()]:
+    if taken := [
+        path.with_suffix(other) for other in SUFFIXES[kind] if path.with_suffix(other).exists()
+    ]:
         raise InputError(f"{taken[0]}: is there already; expected a name that is not taken")
     title = name.lstrip("0123456789_").replace("_", " ").capitalize() or name
     text = EXAMPLES[start].read_text() if start in EXAMPLES else TEXT[start].format(title=title)

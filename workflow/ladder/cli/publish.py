@@ -1,9 +1,11 @@
-"""Publish datasets: raw samples, and checksums of the tables and figures that the rule `published` draws from them on any machine.
+"""Publish datasets: raw samples, and checksums of the tables and figures that the rule `published`
+draws from them on any machine.
 
-Drawn files are not committed, except the pictures that a page shows: they would be many times as large as the samples, and every
-change to a figure would add them to the history again. Each DEVICE/CAMPAIGN has one `SHA256SUMS` for all its runs and drawn
-files. It has the format of the command `sha256sum`, whose `--check` reads it too. Paths are relative to its folder; those of
-drawn files lead to `results/redrawn/`.
+Drawn files are not committed, except the pictures that a page shows: they would be many times as
+large as the samples, and every change to a figure would add them to the history again. Each
+DEVICE/CAMPAIGN has one `SHA256SUMS` for all its runs and drawn files. It has the format of the
+command `sha256sum`, whose `--check` reads it too. Paths are relative to its folder; those of drawn
+files lead to `results/redrawn/`.
 """
 
 import hashlib
@@ -24,7 +26,14 @@ from ladder.core.files import ROOT, write_whole
 from ladder.figures import draw as figures
 from ladder.model.kernel_file import discover
 from ladder.storage import csv_files, published_index
-from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, DRAWN_FROM, REDRAWN, TABLES, read_environment
+from ladder.storage.dataset_layout import (
+    CONFIRMED,
+    COUNTERS,
+    DRAWN_FROM,
+    REDRAWN,
+    TABLES,
+    read_environment,
+)
 from ladder.storage.published_index import INDEX, featured, together
 
 SUMS = "SHA256SUMS"
@@ -44,13 +53,23 @@ def _sha256(path: Path) -> str:
 
 def drawn_files(folder: Path) -> dict[str, Path]:
     """Return the tables and figures in a folder, by their paths in it."""
-    files = [path for path in (*folder.glob("*"), *folder.glob("figures/*")) if path.suffix in (".csv", ".svg")]
+    files = [
+        path
+        for path in (*folder.glob("*"), *folder.glob("figures/*"))
+        if path.suffix in (".csv", ".svg")
+    ]
     return {path.relative_to(folder).as_posix(): path for path in files}
 
 
 def _prefix(folder: Path) -> str:
-    """Return the prefix of the paths of drawn files, for a device and campaign or for all published datasets."""
-    return f"../{REDRAWN}/" if (folder / INDEX).exists() else f"../../../{REDRAWN}/{folder.parent.name}/{folder.name}/"
+    """Return the prefix of the paths of drawn files, for a device and campaign or for all published
+    datasets.
+    """
+    return (
+        f"../{REDRAWN}/"
+        if (folder / INDEX).exists()
+        else f"../../../{REDRAWN}/{folder.parent.name}/{folder.name}/"
+    )
 
 
 def write_sums(folder: Path, drawn: Path) -> None:
@@ -59,31 +78,51 @@ def write_sums(folder: Path, drawn: Path) -> None:
     For the folder of all published datasets, only the files in `drawn` count.
     """
     data = [] if (folder / INDEX).exists() else folder.rglob("*")
-    files = {path.relative_to(folder).as_posix(): path for path in data if path.is_file() and path.name != SUMS}
+    files = {
+        path.relative_to(folder).as_posix(): path
+        for path in data
+        if path.is_file() and path.name != SUMS
+    }
     files |= {_prefix(folder) + name: path for name, path in drawn_files(drawn).items()}
-    write_whole(folder / SUMS, "".join(f"{_sha256(files[name])}  {name}\n" for name in sorted(files)).encode())
+    write_whole(
+        folder / SUMS,
+        "".join(f"{_sha256(files[name])}  {name}\n" for name in sorted(files)).encode(),
+    )
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Return the checksums in a folder by path. Raises `InputError` if there are none, or if a line is not a checksum."""
+    """Return the checksums in a folder by path. Raises `InputError` if there are none, or if a line
+    is not a checksum.
+    """
     path = folder / SUMS
     if not path.exists():
-        raise InputError(f"{path}: missing; expected the checksums that `ladder publish` writes. {AGAIN}")
+        raise InputError(
+            f"{path}: missing; expected the checksums that `ladder publish` writes. {AGAIN}"
+        )
     sums = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         parts = re.fullmatch(r"([0-9a-f]{64})  (\S.*)", line)
         if not parts:
-            raise InputError(f"{path}: line {number}: got {line[:80]!r}; expected a checksum, two blanks and a path. {AGAIN}")
+            raise InputError(
+                f"{path}: line {number}: got {line[:80]!r}; expected a checksum, two blanks and a "
+                f"path. {AGAIN}"
+            )
         sums[parts[2]] = parts[1]
     return sums
 
 
-def _differ(expected: Mapping[str, str], present: Mapping[str, Path], required: Iterable[str]) -> str:
-    """Return what differs: the first names of each group, and how many more. `required` are the paths that must be in `expected`."""
+def _differ(
+    expected: Mapping[str, str], present: Mapping[str, Path], required: Iterable[str]
+) -> str:
+    """Return what differs: the first names of each group, and how many more. `required` are the
+    paths that must be in `expected`.
+    """
     groups = {
         "missing": [name for name in expected if name not in present],
         f"differ from {SUMS}": [
-            name for name, sha256 in expected.items() if name in present and _sha256(present[name]) != sha256
+            name
+            for name, sha256 in expected.items()
+            if name in present and _sha256(present[name]) != sha256
         ],
         f"not in {SUMS}": [name for name in required if name not in expected],
     }
@@ -96,30 +135,47 @@ def _few(names: Sequence[str]) -> str:
 
 
 def check_data(folder: Path) -> None:
-    """Raise `InputError` that names the committed files of a device and campaign that do not match their checksums."""
-    expected = {name: sha256 for name, sha256 in read_sums(folder).items() if not name.startswith("../")}
-    present = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    required = [name for name, path in present.items() if path.name in DATA or path.suffix == ".parquet"]
+    """Raise `InputError` that names the committed files of a device and campaign that do not match
+    their checksums.
+    """
+    expected = {
+        name: sha256 for name, sha256 in read_sums(folder).items() if not name.startswith("../")
+    }
+    present = {
+        path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
+    }
+    required = [
+        name for name, path in present.items() if path.name in DATA or path.suffix == ".parquet"
+    ]
     if wrong := _differ(expected, present, required):
         raise InputError(f"{folder}: {wrong}. {AGAIN}")
 
 
 def check_drawn(folder: Path, drawn: Path) -> None:
-    """Raise `InputError` that names the tables and figures in `drawn` that do not match the checksums in `folder`, and why."""
+    """Raise `InputError` that names the tables and figures in `drawn` that do not match the
+    checksums in `folder`, and why.
+    """
     prefix, present = _prefix(folder), drawn_files(drawn)
-    expected = {name.removeprefix(prefix): it for name, it in read_sums(folder).items() if name.startswith(prefix)}
+    expected = {
+        name.removeprefix(prefix): it
+        for name, it in read_sums(folder).items()
+        if name.startswith(prefix)
+    }
     if wrong := _differ(expected, present, present):
         packages = ", ".join(f"{name} {versions}" for name, versions in differs_from_lock().items())
         why = (
             f"Your packages differ from the lock: {packages}. Run `make setup`"
             if packages
-            else "Your packages are those of the lock. If you changed code that draws, or a kernel's header, run `ladder publish`"
+            else "Your packages are those of the lock. If you changed code that draws, or a "
+            "kernel's header, run `ladder publish`"
         )
         raise InputError(f"{drawn}: {wrong}. {why}")
 
 
 def tabulate(dataset: Dataset, into: Path) -> dict[str, pd.DataFrame]:
-    """Write the tables of a dataset into a folder. Return those that figures are drawn from, as they are read back."""
+    """Write the tables of a dataset into a folder. Return those that figures are drawn from, as
+    they are read back.
+    """
     into.mkdir(parents=True, exist_ok=True)
     dataset.write({name: into / f"{name}.csv" for name in TABLES})
     return {name: csv_files.read_csv(into / f"{name}.csv") for name in DRAWN_FROM}
@@ -138,8 +194,13 @@ def draw_compared(published: Path, drawn: Path) -> bool:
     """Draw the published datasets of each kind side by side. Return whether a kind has several."""
     for kind, groups in together(published).items():
         datasets = {name: Dataset.open(featured(published)[name]) for name in groups}
-        tables = {name.split("/")[0]: tabulate(dataset, drawn / "tables" / name) for name, dataset in datasets.items()}
-        environments = {name.split("/")[0]: dataset.environment for name, dataset in datasets.items()}
+        tables = {
+            name.split("/")[0]: tabulate(dataset, drawn / "tables" / name)
+            for name, dataset in datasets.items()
+        }
+        environments = {
+            name.split("/")[0]: dataset.environment for name, dataset in datasets.items()
+        }
         figures.draw_comparison(tables, environments, drawn / f"compared-{kind}")
     return bool(together(published))
 
@@ -156,12 +217,17 @@ def compare(published: Path) -> None:
 def pictures(root: Path) -> set[Path]:
     """Return the pictures below `results/published` that the pages of a checkout show."""
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("config/*.md")]
-    links = {(page.parent / link).resolve() for page in pages for link in PICTURE.findall(page.read_text())}
+    links = {
+        (page.parent / link).resolve()
+        for page in pages
+        for link in PICTURE.findall(page.read_text())
+    }
     return {link for link in links if (root / "results" / "published").resolve() in link.parents}
 
 
 def refresh(published: Path, name: str) -> None:
-    """Draw the featured run of DEVICE/CAMPAIGN, keep the pictures that the pages of the checkout show, and write the checksums.
+    """Draw the featured run of DEVICE/CAMPAIGN, keep the pictures that the pages of the checkout
+    show, and write the checksums.
 
     Raises `InputError` if a page shows a picture that is not drawn from this run.
     """
@@ -169,11 +235,14 @@ def refresh(published: Path, name: str) -> None:
     shutil.rmtree(target / "figures", ignore_errors=True)
     with TemporaryDirectory() as scratch:
         draw(featured(published)[name], Path(scratch), os.cpu_count() or 1)
-        for picture in sorted(path for path in pictures(target.parents[3]) if target in path.parents):
+        for picture in sorted(
+            path for path in pictures(target.parents[3]) if target in path.parents
+        ):
             made = Path(scratch) / picture.relative_to(target)
             if not made.exists():
                 raise InputError(
-                    f"{picture}: shown by a page, but nothing of that name is drawn from {target}; expected a figure of it"
+                    f"{picture}: shown by a page, but nothing of that name is drawn from {target}; "
+                    "expected a figure of it"
                 )
             picture.parent.mkdir(exist_ok=True)
             shutil.copy(made, picture)
@@ -181,34 +250,47 @@ def refresh(published: Path, name: str) -> None:
 
 
 def other_packages(environment: Mapping[str, Any]) -> str:
-    """Return the packages of a dataset that are not those of the lock, with both versions; empty if none is known."""
+    """Return the packages of a dataset that are not those of the lock, with both versions; empty if
+    none is known.
+    """
     python = environment.get("python", {"packages": {}})
     differs = python.get("differs_from_lock")
     differs = differs_from_lock(python["packages"]) if differs is None else differs
     return ", ".join(f"{name} {versions}" for name, versions in differs.items())
 
 
-def publish(source: Path, published: Path, why: str, repeat: bool = False, not_from_lock: bool = False) -> Path:
-    """Publish the dataset in `source`, a folder results/CAMPAIGN/DEVICE, note in the index why, and return its new folder.
+def publish(
+    source: Path, published: Path, why: str, repeat: bool = False, not_from_lock: bool = False
+) -> Path:
+    """Publish the dataset in `source`, a folder results/CAMPAIGN/DEVICE, note in the index why, and
+    return its new folder.
 
-    It becomes the featured run of its device and campaign, and the run featured before becomes a repeat. With `repeat` it becomes
-    a repeat itself. A repeat loses the samples of its sweep and its counters. A dataset with other packages than the lock's is
-    published only with `not_from_lock`, and the index names those packages.
+    It becomes the featured run of its device and campaign, and the run featured before becomes a
+    repeat. With `repeat` it becomes a repeat itself. A repeat loses the samples of its sweep and
+    its counters. A dataset with other packages than the lock's is published only with
+    `not_from_lock`, and the index names those packages.
 
-    Raises `InputError` for an invalid reason or campaign, a folder without a dataset, a published dataset, a simulated GPU, a
-    checkout that had changes or no commit (a published figure names the commit that made it), and a repeat without a featured run
-    to repeat.
+    Raises `InputError` for an invalid reason or campaign, a folder without a dataset, a published
+    dataset, a simulated GPU, a checkout that had changes or no commit (a published figure names the
+    commit that made it), and a repeat without a featured run to repeat.
     """
     needed = OF_REPEAT if repeat else OF_REPEAT[:2]
-    if not all((source / name).exists() for name in needed) or not list((source / "samples").glob("*.parquet")):
+    if not all((source / name).exists() for name in needed) or not list(
+        (source / "samples").glob("*.parquet")
+    ):
         raise InputError(
-            f"{source}: no {', '.join(needed)} and samples/*.parquet in it; expected a folder such as results/default/nvidia-h200"
+            f"{source}: no {', '.join(needed)} and samples/*.parquet in it; expected a folder such "
+            "as results/default/nvidia-h200"
         )
     if not why:
-        raise InputError(f"WHY: missing; expected a sentence for {published / INDEX} that says why {source} is kept")
+        raise InputError(
+            f"WHY: missing; expected a sentence for {published / INDEX} that says why {source} is "
+            "kept"
+        )
     if published.resolve() in source.resolve().parents:
         raise InputError(
-            f"{source}: is published already; expected another folder. Without one, `ladder publish` draws all again"
+            f"{source}: is published already; expected another folder. Without one, `ladder "
+            "publish` draws all again"
         )
     environment = read_environment(source / "environment.json")
     if environment["fingerprint"].get("simulated"):
@@ -217,19 +299,26 @@ def publish(source: Path, published: Path, why: str, repeat: bool = False, not_f
     for session in [{"job": "environment.json", **environment["project"]}, *sessions]:
         if not session["commit"] or session["dirty"]:
             raise InputError(
-                f"{source}: {session['job']} was made from a checkout with changes or without a commit; expected a clean one"
+                f"{source}: {session['job']} was made from a checkout with changes or without a "
+                "commit; expected a clean one"
             )
     packages = other_packages(environment)
     if packages and not not_from_lock:
         raise InputError(
-            f"{source}: measured with {packages}; expected the packages of {LOCK}. Run `make setup` and measure again, or pass "
+            f"{source}: measured with {packages}; expected the packages of {LOCK}. Run `make "
+            "setup` and measure again, or pass "
             f"--not-from-lock: then {INDEX} and the pages name them"
         )
     index = published_index.read(published)
-    name, run = f"{environment['device']}/{source.resolve().parent.name}", published_index.run_name(environment)
+    name, run = (
+        f"{environment['device']}/{source.resolve().parent.name}",
+        published_index.run_name(environment),
+    )
     entry = index.setdefault(name, {"featured": run, "runs": {}})
     if repeat and entry["featured"] == run:
-        raise InputError(f"--repeat: got {name}/{run}; expected a featured run of {name} that it repeats")
+        raise InputError(
+            f"--repeat: got {name}/{run}; expected a featured run of {name} that it repeats"
+        )
     earlier = entry["featured"]
     entry["runs"][run], entry["featured"] = why, earlier if repeat else run
     if packages:
@@ -250,7 +339,9 @@ def publish(source: Path, published: Path, why: str, repeat: bool = False, not_f
 
 
 def _keep_as_repeat(folder: Path, entry: dict[str, Any]) -> None:
-    """Remove from a dataset that was featured what a repeat does not need; remove all of it if it has no confirmation."""
+    """Remove from a dataset that was featured what a repeat does not need; remove all of it if it
+    has no confirmation.
+    """
     if (folder / "samples").exists():  # not where it was published without its sweep
         shutil.rmtree(folder / "samples")
     (folder / COUNTERS).unlink(missing_ok=True)
@@ -261,7 +352,9 @@ def _keep_as_repeat(folder: Path, entry: dict[str, Any]) -> None:
 
 
 def redraw(published: Path) -> Iterator[Path]:
-    """Draw all featured datasets and write all checksums again. Yield the folder of each device and campaign."""
+    """Draw all featured datasets and write all checksums again. Yield the folder of each device and
+    campaign.
+    """
     for name in featured(published):
         check_data(published / name)
         refresh(published, name)

@@ -1,4 +1,5 @@
-"""The tries of `ladder try`: compile a kernel, run the gauntlet, time it beside the reference, the best rung and its last try.
+"""The tries of `ladder try`: compile a kernel, run the gauntlet, time it beside the reference, the
+best rung and its last try.
 
 The worker, the rounds and the verdicts are those of a campaign. `results/try/` has what is kept.
 """
@@ -51,7 +52,9 @@ WATCH_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of the command line. `lists` are values of parameters, of the compiler and of its options."""
+    """The arguments of the command line. `lists` are values of parameters, of the compiler and of
+    its options.
+    """
 
     path: Path
     size: tuple[int, int, int] | None = None
@@ -63,20 +66,33 @@ class Arguments:
 
 
 class Tries:
-    """The tries of one file. Between tries the worker keeps its device open; it is idle while this process holds no lock on the device."""
+    """The tries of one file. Between tries the worker keeps its device open; it is idle while this
+    process holds no lock on the device.
+    """
 
     def __init__(self, arguments: Arguments) -> None:
         self.arguments = arguments
-        self.kind = next((kind for kind, suffixes in SUFFIXES.items() if arguments.path.suffix in suffixes), "")
-        path = ROOT / "kernels" / self.kind / arguments.path.name  # which may itself be a symbolic link
+        self.kind = next(
+            (kind for kind, suffixes in SUFFIXES.items() if arguments.path.suffix in suffixes), ""
+        )
+        # which may itself be a symbolic link
+        path = ROOT / "kernels" / self.kind / arguments.path.name
         if not self.kind or arguments.path.parent.resolve() != path.parent.resolve():
-            known = " or ".join(f"kernels/{kind}/*{suffix}" for kind, suffixes in SUFFIXES.items() for suffix in suffixes)
+            known = " or ".join(
+                f"kernels/{kind}/*{suffix}"
+                for kind, suffixes in SUFFIXES.items()
+                for suffix in suffixes
+            )
             raise InputError(f"{arguments.path}: expected a kernel in {known} of {ROOT}")
         self.path = path
         devices = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
         self.device: DetectedDevice | None = devices[0] if devices else None
-        self.kept = FOLDER / self.kind / (digest(arguments.lists) if arguments.lists else "") / path.stem
-        """The path of the last correct try of the same configurations; each of its files has its own suffix."""
+        self.kept = (
+            FOLDER / self.kind / (digest(arguments.lists) if arguments.lists else "") / path.stem
+        )
+        """The path of the last correct try of the same configurations; each of its files has its
+        own suffix.
+        """
         tqdm.monitor_interval = 0  # no thread may run beside forks
         self.line = tqdm(bar_format="{desc}", leave=False, disable=None)
         """On a terminal, the current step; cleared before results are printed."""
@@ -87,7 +103,9 @@ class Tries:
         """Why the last try could not be kept."""
 
     def once(self) -> bool:
-        """Try the file as it is now and print the results; return whether it is correct. Raises `InputError`."""
+        """Try the file as it is now and print the results; return whether it is correct. Raises
+        `InputError`.
+        """
         try:
             return self._once()
         finally:
@@ -116,20 +134,32 @@ class Tries:
         where = f" on {self.device.name}" if self.device else ""
         extras = "".join(f" {name}={value}" for name, value in problem.varied.items())
         self.line.clear()
-        print(f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x {problem.k}{extras}{where}")
+        print(
+            f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x "
+            f"{problem.k}{extras}{where}"
+        )
         for text in trial_report.refusals(refused):
             print(text)
         failed = [row.status for row in refused if row.status in FAILURES]
         if not self.device:
             for entry in mine:
-                print(f"compiled for {arch}: {entry.label}: {trial_report.resources(entry.resource)}")
+                print(
+                    f"compiled for {arch}: {entry.label}: {trial_report.resources(entry.resource)}"
+                )
         if not self.device and not failed:
             unusable = "".join(f"; {it}" for it in left_out())
-            raise InputError(f"no usable GPU was found here{unusable}: compiled, not run; expected an NVIDIA GPU and its driver")
+            raise InputError(
+                f"no usable GPU was found here{unusable}: compiled, not run; expected an NVIDIA "
+                "GPU and its driver"
+            )
         if mine and self.device:
             support = self._support(arch)
-            with exclusive([self.session.uuid] if self.session else uuids(self.device)) as (uuid, _):
-                session = self._open(uuid, support)  # first: if the device cannot be used, the user gets one line of error
+            with exclusive([self.session.uuid] if self.session else uuids(self.device)) as (
+                uuid,
+                _,
+            ):
+                # first: if the device cannot be used, the user gets one line of error
+                session = self._open(uuid, support)
                 session.environment = self._environment(session)
                 last = self._last(kernel)
                 compiled = {entry.resource["sha256"] for entry in mine}
@@ -143,10 +173,20 @@ class Tries:
         if failed:  # an incorrect kernel may have damaged the worker
             self.close()
         elif self.device and not any(entry.status == "correct" for entry in mine):
-            raise InputError(f"{self.arguments.path}: no configuration of it runs on {self.device.name}, on this problem")
-        print(f"{min(failed, key=FAILURES.index, default='correct')}; {clock.now() - start:.1f} s", flush=True)
+            raise InputError(
+                f"{self.arguments.path}: no configuration of it runs on {self.device.name}, on "
+                "this problem"
+            )
+        print(
+            f"{min(failed, key=FAILURES.index, default='correct')}; {clock.now() - start:.1f} s",
+            flush=True,
+        )
         if self.unkept:
-            print(f"Warning: nothing is kept of it for the next try: {self.unkept}", file=sys.stderr, flush=True)
+            print(
+                f"Warning: nothing is kept of it for the next try: {self.unkept}",
+                file=sys.stderr,
+                flush=True,
+            )
         return not failed
 
     def _plan(self, kernel: Kernel) -> Campaign:
@@ -156,17 +196,23 @@ class Tries:
         own = {name: _numbers(values) for name, values in lists.items() if name not in build}
         if self.arguments.element_type not in kernel.element_types:
             raise InputError(
-                f"--type {self.arguments.element_type}: expected one of the element_types in the header of {kernel.id}, "
+                f"--type {self.arguments.element_type}: expected one of the element_types in the "
+                f"header of {kernel.id}, "
                 f"{', '.join(kernel.element_types)}"
             )
         if build and self.path.suffix != ".cu":
-            raise InputError(f"--set {next(iter(build))}: expected a parameter of {kernel.id}; only CUDA C++ is compiled so")
+            raise InputError(
+                f"--set {next(iter(build))}: expected a parameter of {kernel.id}; only CUDA C++ is "
+                "compiled so"
+            )
         data = {
             "campaign": "tried",
             "problems": {self.kind: [list(self.arguments.size or [SIZE[self.kind]] * 3)]},
             "element_types": [self.arguments.element_type],
             "parameters": {kernel.id: own} if own else {},
-            "options": {name: _numbers(values) for name, values in build.items() if name != "compiler"},
+            "options": {
+                name: _numbers(values) for name, values in build.items() if name != "compiler"
+            },
         }
         for name, text in self.arguments.operands.items():
             values = [yaml_schema.typed(part) for part in text.split(",")]
@@ -177,23 +223,27 @@ class Tries:
     def _compile_and_open(
         self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
     ) -> tuple[list[Entry], list[Resource]]:
-        """Return what `compiled` returns. Meanwhile open the worker if the device is free: compiler messages must not wait for another run.
+        """Return what `compiled` returns. Meanwhile open the worker if the device is free: compiler
+        messages must not wait for another run.
 
-        With several configurations the worker is not opened early: until all are compiled, another run may take that device and leave others
-        free.
+        With several configurations the worker is not opened early: until all are compiled, another
+        run may take that device and leave others free.
         """
         if (self.session and self.session.is_open) or not self.device or len(configurations) > 1:
             return compiled(kernel, configurations, arch)
         pool = ProcessPoolExecutor(1, mp_context=get_context("fork"))
         compiling = pool.submit(compiled, kernel, configurations, arch)
-        pool.shutdown(wait=False)  # it ends with this task: an idle process answers Ctrl-C with a traceback
+        # it ends with this task: an idle process answers Ctrl-C with a traceback
+        pool.shutdown(wait=False)
         # a device that cannot be opened is an error only when it is needed
         with suppress(OSError, InputError), exclusive(uuids(self.device), wait=False) as (uuid, _):
             self._open(uuid, self._support(arch))
         return compiling.result()
 
     def _open(self, uuid: str, support: Path) -> Session:
-        """Return the session with its worker started. Raises `InputError` if the device or the support file cannot be used."""
+        """Return the session with its worker started. Raises `InputError` if the device or the
+        support file cannot be used.
+        """
         if self.session is None or self.session.uuid != uuid:
             self.close()
             self.session = Session(self.kind, uuid, support, {}, LIMITS.timeout_seconds, lock=None)
@@ -202,20 +252,32 @@ class Tries:
         return self.session
 
     def _support(self, arch: str) -> Path:
-        """Return the file with the pipeline's own device code, compiled once for each version of it."""
-        path = FOLDER / "build" / arch / f"support-{code_digest.digest('devices.operands', 'compiling.compile')}.bin"
+        """Return the file with the pipeline's own device code, compiled once for each version of
+        it.
+        """
+        path = (
+            FOLDER
+            / "build"
+            / arch
+            / f"support-{code_digest.digest('devices.operands', 'compiling.compile')}.bin"
+        )
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, compile_support(self.kind, arch))
         return path
 
     def _environment(self, session: Session, again: bool = False) -> dict[str, Any]:
-        """Return the device's `environment.json`. It is measured at first, when what it describes has changed, or `again`."""
+        """Return the device's `environment.json`. It is measured at first, when what it describes
+        has changed, or `again`.
+        """
         assert self.device
         path, child = FOLDER / self.device.slug / "environment.json", session.worker()
         if path.exists() and not again:
             known = read_environment(path)
-            if (known["fingerprint"], known["attributes"]) == (fingerprint(self.device), child.attributes):
+            if (known["fingerprint"], known["attributes"]) == (
+                fingerprint(self.device),
+                child.attributes,
+            ):
                 return known
         measured = probe(self.device, child)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,26 +285,45 @@ class Tries:
         return measured
 
     def _last(self, kernel: Kernel) -> list[Entry]:
-        """Return the best entry of the last correct try, if it was on the same device and of the same element type."""
+        """Return the best entry of the last correct try, if it was on the same device and of the
+        same element type.
+        """
         note, source = self.kept.with_suffix(".json"), self.kept.with_suffix(self.path.suffix)
         if not (note.exists() and source.exists()):
             return []
         try:
             known = json.loads(note.read_text())
-            if known["device"] != (self.device and self.device.slug) or known["element_type"] != self.arguments.element_type:
+            if (
+                known["device"] != (self.device and self.device.slug)
+                or known["element_type"] != self.arguments.element_type
+            ):
                 return []
             configuration = Configuration.of(known["element_type"], known["configuration"])
-            return [Entry(parse(source), configuration, self.kept.with_suffix(BINARY[self.kind]), known["resource"])]
+            return [
+                Entry(
+                    parse(source),
+                    configuration,
+                    self.kept.with_suffix(BINARY[self.kind]),
+                    known["resource"],
+                )
+            ]
         except (ValueError, TypeError, KeyError, InputError) as error:
             raise InputError(
-                f"{note}: {type(error).__name__}: {error}; expected what the last correct try has left. Remove it and try again"
+                f"{note}: {type(error).__name__}: {error}; expected what the last correct try has "
+                "left. Remove it and try again"
             ) from None
 
     def _best_rung(self, problem: Problem, arch: str) -> list[Entry]:
-        """Return the best rung of the device's own or of published results, compiled. Empty without results, or if it does not run here."""
+        """Return the best rung of the device's own or of published results, compiled. Empty without
+        results, or if it does not run here.
+        """
         if not self.looked_for_rung:
             self.looked_for_rung = True
-            self.rung = best_rung(self.device, self.path, problem, self.arguments.lists or {}) if self.device else None
+            self.rung = (
+                best_rung(self.device, self.path, problem, self.arguments.lists or {})
+                if self.device
+                else None
+            )
         if self.rung is None:
             return []
         kernel = parse(self.rung[0])
@@ -253,14 +334,25 @@ class Tries:
         """Print the results of a trial and keep its best entry."""
         problem, session = trial.problem, trial.session
         timed = sorted(
-            (entry for entry in mine if entry.samples and entry.status == "correct"), key=lambda entry: -entry.ratio()[0]
+            (entry for entry in mine if entry.samples and entry.status == "correct"),
+            key=lambda entry: -entry.ratio()[0],
         )
-        if any((trial_report.of_peak(entry, problem, session.environment) or 0) > 1 for entry in timed):
-            session.environment = self._environment(session, again=True)  # other work had slowed the device when it was measured
+        if any(
+            (trial_report.of_peak(entry, problem, session.environment) or 0) > 1 for entry in timed
+        ):
+            # other work had slowed the device when it was measured
+            session.environment = self._environment(session, again=True)
         environment = session.environment
-        doubts = trial_report.doubts(self.kind, trial.others, timed[0].samples["reference_us"]) if timed else {}
+        doubts = (
+            trial_report.doubts(self.kind, trial.others, timed[0].samples["reference_us"])
+            if timed
+            else {}
+        )
         for entry in timed:
-            print(("not a result: " if doubts else "") + trial_report.rates(entry, problem, environment))
+            print(
+                ("not a result: " if doubts else "")
+                + trial_report.rates(entry, problem, environment)
+            )
             if modelled := trial_report.model_words(entry, problem, environment):
                 print(f"  {modelled}")
             if gauntlet := trial_report.gauntlet(entry):
@@ -276,7 +368,10 @@ class Tries:
             for remark in remarks(environment["attributes"]):
                 print(f"  {remark}")
             for entry in last:
-                print(f"  since the last correct try: {trial_report.changes(timed[0], entry, bool(doubts))}")
+                print(
+                    "  since the last correct try: "
+                    f"{trial_report.changes(timed[0], entry, bool(doubts))}"
+                )
         if timed and self.arguments.counters:
             print(f"  {self._stalls(session, timed[0], problem)}")
         for entry in mine:
@@ -284,7 +379,8 @@ class Tries:
                 print(f"{entry.status}: {entry.label}: {entry.reason}")
         if untried := [entry.label for entry in mine if entry.status == "skipped"]:
             print(
-                f"not tried after the timeout: {', '.join(untried[:3])}{f' and {len(untried) - 3} more' if len(untried) > 3 else ''}"
+                "not tried after the timeout: "
+                f"{', '.join(untried[:3])}{f' and {len(untried) - 3} more' if len(untried) > 3 else ''}"
             )
         self.unkept = ""
         try:
@@ -295,19 +391,33 @@ class Tries:
             self.unkept = str(unwritable(error.filename or FOLDER, error))
 
     def _stalls(self, session: Session, best: Entry, problem: Problem) -> str:
-        from ladder.measuring.counters import STALLS, NotCounted, profile, stalls  # importing them takes longer than all else
+        # importing them takes longer than all else
+        from ladder.measuring.counters import STALLS, NotCounted, profile, stalls
 
         functions = ["gemm", *(launch["function"] for launch in best.kernel.then)]
-        given = {name: value for name, value in vars(problem).items() if name not in ("offset", "seed")}
-        task = {"uuid": session.uuid, "support": str(session.support), "kernel": str(best.kernel.path), "functions": functions,
-                "configuration": best.configuration.label, "binary": str(best.binary), "problem": given}  # fmt: skip
+        given = {
+            name: value for name, value in vars(problem).items() if name not in ("offset", "seed")
+        }
+        task = {
+            "uuid": session.uuid,
+            "support": str(session.support),
+            "kernel": str(best.kernel.path),
+            "functions": functions,
+            "configuration": best.configuration.label,
+            "binary": str(best.binary),
+            "problem": given,
+        }
         try:
             return "stalls, cycles an issued instruction: " + stalls(profile(task, STALLS.values()))
         except NotCounted as why:
             return f"no counters: {why}"
 
-    def _keep(self, timed: Sequence[Entry], mine: Sequence[Entry], problem: Problem, marks: Sequence[str]) -> None:
-        """Keep the best entry of a correct try for the next one, and add a line for every try to `history.jsonl`."""
+    def _keep(
+        self, timed: Sequence[Entry], mine: Sequence[Entry], problem: Problem, marks: Sequence[str]
+    ) -> None:
+        """Keep the best entry of a correct try for the next one, and add a line for every try to
+        `history.jsonl`.
+        """
         assert self.device
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         line: dict[str, Any] = {
@@ -320,13 +430,20 @@ class Tries:
         }
         if timed:
             best = timed[0]
-            line |= {"configuration": best.configuration.label, "ratio": best.ratio(), "sha256": best.resource["sha256"]}
+            line |= {
+                "configuration": best.configuration.label,
+                "ratio": best.ratio(),
+                "sha256": best.resource["sha256"],
+            }
             line["marks"] = list(marks)
             for suffix in SUFFIXES[self.kind]:  # it may have been in another language
                 self.kept.with_suffix(suffix).unlink(missing_ok=True)
             write_whole(self.kept.with_suffix(self.path.suffix), best.kernel.text.encode())
             write_whole(self.kept.with_suffix(BINARY[self.kind]), best.binary.read_bytes())
-            write_whole(self.kept.with_suffix(".json"), json.dumps(line | {"resource": best.resource}).encode())
+            write_whole(
+                self.kept.with_suffix(".json"),
+                json.dumps(line | {"resource": best.resource}).encode(),
+            )
         with (FOLDER / "history.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -338,7 +455,9 @@ def _numbers(values: Sequence[str]) -> list[int | str]:
 def compiled(
     kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
 ) -> tuple[list[Entry], list[Resource]]:
-    """Return the entries that compiled, and the resource rows of the configurations that did not."""
+    """Return the entries that compiled, and the resource rows of the configurations that did
+    not.
+    """
     folder = FOLDER / "build" / arch / kernel.id
     rows = compile_kernel(kernel, configurations, arch, folder, len(os.sched_getaffinity(0)))
     entries = [
@@ -350,7 +469,9 @@ def compiled(
 
 
 def watch(tries: Tries) -> NoReturn:
-    """Try the file now and whenever it or a file that it includes has changed, until interrupted."""
+    """Try the file now and whenever it or a file that it includes has changed, until
+    interrupted.
+    """
     tried = None
     while True:
         try:

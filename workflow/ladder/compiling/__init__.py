@@ -1,1 +1,3 @@
-"""Run the compilers, read their output (registers, machine code, issue rate), and record provenance."""
+"""Run the compilers, read their output (registers, machine code, issue rate), and record
+provenance.
+"""

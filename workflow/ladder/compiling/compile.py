@@ -16,22 +16,46 @@ from pathlib import Path
 from typing import Any
 
 from ladder.compiling import cubin, interface, issue_model
-from ladder.compiling.compilers import CompileError, _cc, _limited, _load, _nvcc, _nvrtc, _ptxas, _triton
-from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, PTXAS_FLAGS, include_folders, versions
+from ladder.compiling.compilers import (
+    CompileError,
+    _cc,
+    _limited,
+    _load,
+    _nvcc,
+    _nvrtc,
+    _ptxas,
+    _triton,
+)
+from ladder.compiling.toolchain import (
+    CPU_FLAGS,
+    NVCC_FLAGS,
+    NVRTC_FLAGS,
+    PTXAS_FLAGS,
+    include_folders,
+    versions,
+)
 from ladder.core import clock
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.model.kernel import Configuration, Kernel
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
-FLAGS = {"nvcc": NVCC_FLAGS, "nvrtc": NVRTC_FLAGS, "ptxas": PTXAS_FLAGS, "triton": PTXAS_FLAGS, "cc": CPU_FLAGS}
+FLAGS = {
+    "nvcc": NVCC_FLAGS,
+    "nvrtc": NVRTC_FLAGS,
+    "ptxas": PTXAS_FLAGS,
+    "triton": PTXAS_FLAGS,
+    "cc": CPU_FLAGS,
+}
 LINE_SECONDS = 10.0
 """Seconds between two lines of progress."""
 
 
 @dataclass(frozen=True)
 class Resource:
-    """One row of `resources.csv`: a configuration compiled for an architecture. Memory sizes are in bytes."""
+    """One row of `resources.csv`: a configuration compiled for an architecture. Memory sizes are in
+    bytes.
+    """
 
     kernel: str
     slug: str
@@ -39,7 +63,9 @@ class Resource:
     configuration: str
     arch: str
     status: str
-    """`compiled`, `compile_error`, `not_supported` (by this architecture) or `skipped` (not legal)."""
+    """`compiled`, `compile_error`, `not_supported` (by this architecture) or `skipped` (not
+    legal).
+    """
     compiler: str = ""
     """`nvcc`, `nvrtc`, `ptxas`, `triton` or `cc`; empty if nothing was compiled."""
     version: str = ""
@@ -52,7 +78,9 @@ class Resource:
     """The file name beside `resources.csv`."""
     sha256: str = ""
     function: str = ""
-    """The kernel's function with the most registers. `registers`, `static_shared` and `stack_frame` are the values of this function."""
+    """The kernel's function with the most registers. `registers`, `static_shared` and `stack_frame`
+    are the values of this function.
+    """
     registers: int | None = None
     static_shared: int | None = None
     stack_frame: int | None = None
@@ -62,25 +90,34 @@ class Resource:
     multiply_adds_per_clock: float | None = None
     """Float32 multiply-adds per clock and quarter of an SM by `issue_model`.
 
-    None if the kernel uses tensor cores, has no loop of multiply-adds, or the model does not cover the architecture.
+    None if the kernel uses tensor cores, has no loop of multiply-adds, or the model does not cover
+    the architecture.
     """
     seconds: float | None = None
     """The time that the compiler took."""
 
 
 def _begin_child() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a child without a traceback; the job reports it
-    gc.freeze()  # what the parent made is the parent's to free: in a child, PyCUDA would abort over a GPU's memory
+    # Ctrl-C ends a child without a traceback; the job reports it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # what the parent made is the parent's to free: in a child, PyCUDA would abort over a GPU's
+    # memory
+    gc.freeze()
 
 
 def compile_kernel(
-    kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str, folder: Path, workers: int
+    kernel: Kernel,
+    configurations: Sequence[tuple[Configuration, str]],
+    arch: str,
+    folder: Path,
+    workers: int,
 ) -> list[Resource]:
-    """Compile every legal configuration for `arch` in up to `workers` processes, and write the binaries to `folder`.
+    """Compile every legal configuration for `arch` in up to `workers` processes, and write the
+    binaries to `folder`.
 
-    A binary that the same compiler made from the same source is reused. If the compiler refuses a configuration, its row has the
-    compiler's message, and nothing is raised. Raises `InputError` if no configuration compiles and the compiler refuses an empty
-    kernel too.
+    A binary that the same compiler made from the same source is reused. If the compiler refuses a
+    configuration, its row has the compiler's message, and nothing is raised. Raises `InputError` if
+    no configuration compiles and the compiler refuses an empty kernel too.
     """
     folder.mkdir(parents=True, exist_ok=True)
     job = partial(_compile_or_reuse, kernel, arch, folder)
@@ -89,15 +126,22 @@ def compile_kernel(
     else:
         for compiler in {kernel.compiler(configuration) for configuration, _ in configurations}:
             _load(compiler)  # once here, or each process would load it again
-        # fork, because a spawned child would import the main module, which under Snakemake is the whole job script
+        # fork, because a spawned child would import the main module, which under Snakemake is the
+        # whole job script
         context = get_context("fork")
-        with ProcessPoolExecutor(min(workers, len(configurations)), context, initializer=_begin_child) as pool:
+        with ProcessPoolExecutor(
+            min(workers, len(configurations)), context, initializer=_begin_child
+        ) as pool:
             rows, reported = [], clock.now()
             for row in pool.map(job, configurations):
                 rows.append(row)
                 if clock.now() - reported > LINE_SECONDS:
                     reported = clock.now()
-                    print(f"{kernel.id} for {arch}: {len(rows)}/{len(configurations)} compiled", file=sys.stderr, flush=True)
+                    print(
+                        f"{kernel.id} for {arch}: {len(rows)}/{len(configurations)} compiled",
+                        file=sys.stderr,
+                        flush=True,
+                    )
     statuses = [row.status for row in rows]
     if "compile_error" in statuses and "compiled" not in statuses:
         _check_compiler(kernel, rows[statuses.index("compile_error")].arch)
@@ -109,15 +153,21 @@ EMPTY = {"cuda": 'extern "C" __global__ void gemm() {}\n', "cpu": "void gemm(voi
 
 
 def _check_compiler(kernel: Kernel, arch: str) -> None:
-    """Raise `InputError` if an empty kernel does not compile either: then the kernel is not at fault."""
+    """Raise `InputError` if an empty kernel does not compile either: then the kernel is not at
+    fault.
+    """
     include = kernel.path.absolute().parents[1] / "include"
     try:
         {"cuda": _nvcc, "cpu": _cc}[kernel.kind](EMPTY[kernel.kind], arch, include)
     except CompileError as error:
-        raise InputError(f"the compiler refuses an empty kernel too, so it says nothing of {kernel.id}: {error}") from None
+        raise InputError(
+            f"the compiler refuses an empty kernel too, so it says nothing of {kernel.id}: {error}"
+        ) from None
 
 
-def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str]) -> Resource:
+def _compile_or_reuse(
+    kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str]
+) -> Resource:
     configuration, objection = item
     row: dict[str, Any] = {
         "kernel": kernel.name,
@@ -129,36 +179,72 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     if objection:
         return Resource(**row, status="skipped", reason=objection)
     if kernel.architecture and capability(arch) != capability(kernel.architecture):
-        return Resource(**row, status="not_supported", reason=f"needs architecture {kernel.architecture}")
+        return Resource(
+            **row, status="not_supported", reason=f"needs architecture {kernel.architecture}"
+        )
     row["arch"] = arch = kernel.architecture or arch
     if kernel.kind == "cuda" and capability(arch) < kernel.compute_capability:
-        return Resource(**row, status="not_supported", reason=f"needs compute capability {kernel.compute_capability}")
+        return Resource(
+            **row,
+            status="not_supported",
+            reason=f"needs compute capability {kernel.compute_capability}",
+        )
     try:
         folders = include_folders(kernel)
     except InputError as error:
         return Resource(**row, status="not_supported", reason=str(error))
-    binary, note = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}", folder / f"{configuration.slug}.json"
+    binary, note = (
+        folder / f"{configuration.slug}{SUFFIX[kernel.kind]}",
+        folder / f"{configuration.slug}.json",
+    )
     source = kernel.source(configuration)
     compiler, options = kernel.compiler(configuration), configuration.options
-    row |= {"compiler": compiler, "version": versions(kernel, compiler), "options": " ".join(options)}
-    key = digest([source, kernel.digest, arch, FLAGS[compiler], row, [field.name for field in fields(Resource)]])
+    row |= {
+        "compiler": compiler,
+        "version": versions(kernel, compiler),
+        "options": " ".join(options),
+    }
+    key = digest(
+        [
+            source,
+            kernel.digest,
+            arch,
+            FLAGS[compiler],
+            row,
+            [field.name for field in fields(Resource)],
+        ]
+    )
     if note.exists() and binary.exists():
         made = json.loads(note.read_text())
-        if made["key"] == key and made["row"]["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest():
+        if (
+            made["key"] == key
+            and made["row"]["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest()
+        ):
             return Resource(**made["row"])
     start = time.perf_counter()
-    include = kernel.path.absolute().parents[1] / "include"  # absolute, because the compilers run in their own folders
+    # absolute, because the compilers run in their own folders
+    include = kernel.path.absolute().parents[1] / "include"
     libraries = [f"-I{folder}" for folder in folders]
-    if libraries and compiler == "nvrtc":  # the functions of such headers are host functions too, which NVRTC refuses
+    # the functions of such headers are host functions too, which NVRTC refuses
+    if libraries and compiler == "nvrtc":
         libraries.append("-default-device")
     try:
         with _limited():
-            built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "ptxas": _ptxas, "triton": _triton, "cc": _cc}[compiler](
-                source, arch, include, [*options, *libraries]
-            )
+            built, usage = {
+                "nvcc": _nvcc,
+                "nvrtc": _nvrtc,
+                "ptxas": _ptxas,
+                "triton": _triton,
+                "cc": _cc,
+            }[compiler](source, arch, include, [*options, *libraries])
         interface.check(kernel, configuration, built, usage.pop("dynamic_shared", 0))
     except CompileError as error:
-        return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
+        return Resource(
+            **row,
+            status="compile_error",
+            reason=str(error),
+            seconds=round(time.perf_counter() - start, 3),
+        )
     modelled = arch.startswith(issue_model.MODELLED) and not cubin.uses_tensor_cores(built)
     resource = Resource(
         **row,
@@ -175,7 +261,9 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
 
 
 def compile_support(kind: str, arch: str) -> bytes:
-    """Return the compiled device code of the pipeline itself (`devices/support.*`). Raises `InputError` if the compiler refuses it."""
+    """Return the compiled device code of the pipeline itself (`devices/support.*`). Raises
+    `InputError` if the compiler refuses it.
+    """
     folder = Path(__file__).resolve().parents[1] / "devices"
     compiler, name = (_nvcc, "support.cu") if kind == "cuda" else (_cc, "support.c")
     arch = (
@@ -184,7 +272,9 @@ def compile_support(kind: str, arch: str) -> bytes:
     try:
         return compiler((folder / name).read_text(), arch, folder)[0]
     except CompileError as error:
-        raise InputError(f"the compiler refuses the pipeline's own {name}, which compiles elsewhere: {error}") from None
+        raise InputError(
+            f"the compiler refuses the pipeline's own {name}, which compiles elsewhere: {error}"
+        ) from None
 
 
 def capability(arch: str) -> float:

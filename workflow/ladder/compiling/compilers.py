@@ -1,4 +1,6 @@
-"""Run nvcc, NVRTC, ptxas or the C compiler with limits on time and memory, and parse their output."""
+"""Run nvcc, NVRTC, ptxas or the C compiler with limits on time and memory, and parse their
+output.
+"""
 
 import contextlib
 import json
@@ -36,7 +38,9 @@ from ladder.core.errors import InputError, plain
 from ladder.devices.simulation import simulated
 
 STANDARD = ("cstddef", "cstdint", "stddef.h", "stdint.h")
-"""Headers of the C library that kernels may include and NVRTC lacks; libcu++ provides replacements."""
+"""Headers of the C library that kernels may include and NVRTC lacks; libcu++ provides
+replacements.
+"""
 COMPILE_SECONDS = 600
 """The CPU time that each program of a compiler may use, in seconds."""
 COMPILE_BYTES = 4 << 30
@@ -44,7 +48,8 @@ COMPILE_BYTES = 4 << 30
 
 
 _NO_MEMORY = re.compile(
-    r"error: out of memory|out of memory allocating|memory exhausted|cannot allocate memory|memory allocation failure|bad_alloc",
+    r"error: out of memory|out of memory allocating|memory exhausted|cannot allocate memory|memory "
+    r"allocation failure|bad_alloc",
     re.IGNORECASE,
 )
 """Compiler messages about too little memory."""
@@ -52,7 +57,9 @@ _CUT_OFF = re.compile(
     r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b"
     r"|Resource temporarily unavailable|Input/output error|Read-only file system"
 )
-"""Messages of compilers, their drivers and the system when the machine ran out of something else or killed a process."""
+"""Messages of compilers, their drivers and the system when the machine ran out of something else or
+killed a process.
+"""
 
 
 _PTXAS = {
@@ -79,10 +86,11 @@ def _load(compiler: str) -> None:
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """Limit processes started in this context to `COMPILE_SECONDS` of CPU time and `COMPILE_BYTES` of memory (setrlimit(2)).
+    """Limit processes started in this context to `COMPILE_SECONDS` of CPU time and `COMPILE_BYTES`
+    of memory (setrlimit(2)).
 
-    What this process has used already is added to both limits, because NVRTC runs in a fork of it. Raises `CompileError` if the
-    memory was too little.
+    What this process has used already is added to both limits, because NVRTC runs in a fork of it.
+    Raises `CompileError` if the memory was too little.
     """
     bounds = {
         resource.RLIMIT_CPU: math.ceil(time.process_time()) + COMPILE_SECONDS,
@@ -90,26 +98,35 @@ def _limited() -> Iterator[None]:
     }
     before = {kind: resource.getrlimit(kind) for kind in bounds}
     for kind, (soft, hard) in before.items():
-        bounds[kind] = min(limit for limit in (bounds[kind], soft, hard) if limit != resource.RLIM_INFINITY)
+        bounds[kind] = min(
+            limit for limit in (bounds[kind], soft, hard) if limit != resource.RLIM_INFINITY
+        )
         resource.setrlimit(kind, (bounds[kind], hard))
     try:
         yield
     except (InputError, CompileError) as error:
-        if bounds[resource.RLIMIT_AS] in before[resource.RLIMIT_AS]:  # the user's own limit was the lower one
+        # the user's own limit was the lower one
+        if bounds[resource.RLIMIT_AS] in before[resource.RLIMIT_AS]:
             raise
         may = f"may use {COMPILE_BYTES / 2**30:g} GiB of memory"
         if _NO_MEMORY.search(str(error)):
-            message = str(error).partition(": ")[2]  # without the prefix of `_refusal`, which clears the kernel
+            # without the prefix of `_refusal`, which clears the kernel
+            message = str(error).partition(": ")[2]
             raise CompileError(f"the compiler {may}, and asked for more: {message}") from None
-        if "died due to signal 11" in str(error):  # a compiler may use memory without checking that it got any
-            raise CompileError(f"{error}\nIt {may}; one that asks for more can end like this, too") from None
+        # a compiler may use memory without checking that it got any
+        if "died due to signal 11" in str(error):
+            raise CompileError(
+                f"{error}\nIt {may}; one that asks for more can end like this, too"
+            ) from None
         raise
     finally:
         for kind, limits in before.items():
             resource.setrlimit(kind, limits)
 
 
-def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
+def _nvcc(
+    source: str, arch: str, include: Path, options: Sequence[str] = ()
+) -> tuple[bytes, dict[str, Any]]:
     """Return the cubin, made by PyCUDA's compiler, and the resources that ptxas reported."""
     if gpus := simulated():
         built: tuple[bytes, dict[str, Any]] = gpus.compile(source)
@@ -117,12 +134,20 @@ def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) ->
     from pycuda import compiler
 
     folders = [str(include), *(option[2:] for option in options if option.startswith("-I"))]
-    options = [*NVCC_FLAGS, *(option for option in options if not option.startswith("-I")), "-arch", arch]
+    options = [
+        *NVCC_FLAGS,
+        *(option for option in options if not option.startswith("-I")),
+        "-arch",
+        arch,
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         record = _Record(Path(scratch), folders)
         try:
-            cubin: bytes = compiler.compile_plain(source, options, keep=False, nvcc=str(record.program), cache_dir=None)
-        except Exception as error:  # PyCUDA's CompileError, or an error on importing it: it needs libcuda, which may be absent
+            cubin: bytes = compiler.compile_plain(
+                source, options, keep=False, nvcc=str(record.program), cache_dir=None
+            )
+        # PyCUDA's CompileError, or an error on importing it: it needs libcuda, which may be absent
+        except Exception as error:
             status, printed = record.status(), record.output() or getattr(error, "stderr", "")
             if not status and not printed:
                 raise
@@ -135,28 +160,37 @@ def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) ->
 class _Record:
     """A script that runs nvcc and records its output, its exit status and its working folder.
 
-    PyCUDA passes nvcc's output on only in a warning, or in an error that needs libcuda. On an error it leaves its own folder
-    behind. nvcc passes paths through a shell and splits them at commas. So the script links the toolkit and the folders to include
-    into that folder, by names that are plain whatever the paths of the checkout and of TMPDIR are.
+    PyCUDA passes nvcc's output on only in a warning, or in an error that needs libcuda. On an error
+    it leaves its own folder behind. nvcc passes paths through a shell and splits them at commas. So
+    the script links the toolkit and the folders to include into that folder, by names that are
+    plain whatever the paths of the checkout and of TMPDIR are.
     """
 
     def __init__(self, folder: Path, includes: Sequence[str]) -> None:
         self.folder, self.program = folder, folder / "nvcc"
-        here, passed = shlex.quote(str(folder)), shlex.join(f"{name}={value}" for name, value in environment().items())
+        here, passed = (
+            shlex.quote(str(folder)),
+            shlex.join(f"{name}={value}" for name, value in environment().items()),
+        )
         links = {f"include{number or ''}": path for number, path in enumerate(includes)}
-        lines = [f"ln -s {shlex.quote(path)} {name}" for name, path in {**links, "toolkit": str(Path(nvcc()).parents[1])}.items()]
+        lines = [
+            f"ln -s {shlex.quote(path)} {name}"
+            for name, path in {**links, "toolkit": str(Path(nvcc()).parents[1])}.items()
+        ]
         options = " ".join(f"-I{name}" for name in links)
         self.program.write_text(
-            "\n".join([
-                "#!/bin/sh",
-                f"pwd > {here}/folder",
-                *lines,
-                f'env -i {passed} TMPDIR=. toolkit/bin/nvcc {options} "$@" > {here}/output 2>&1',
-                "status=$?",
-                f"echo $status > {here}/status",
-                "exit $status\n",
-            ])
-        )  # fmt: skip
+            "\n".join(
+                [
+                    "#!/bin/sh",
+                    f"pwd > {here}/folder",
+                    *lines,
+                    f'env -i {passed} TMPDIR=. toolkit/bin/nvcc {options} "$@" > {here}/output 2>&1',
+                    "status=$?",
+                    f"echo $status > {here}/status",
+                    "exit $status\n",
+                ]
+            )
+        )
         self.program.chmod(0o700)
 
     def _read(self, name: str) -> str:
@@ -177,8 +211,12 @@ class _Record:
             shutil.rmtree(worked_in, ignore_errors=True)
 
 
-def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
-    """Compile like `_nvcc`, with NVRTC. The library runs in its own process, so that a crash ends nothing else."""
+def _nvrtc(
+    source: str, arch: str, include: Path, options: Sequence[str] = ()
+) -> tuple[bytes, dict[str, Any]]:
+    """Compile like `_nvcc`, with NVRTC. The library runs in its own process, so that a crash ends
+    nothing else.
+    """
     if simulated():
         return _nvcc(source, arch, include, options)
     _load("nvrtc")  # here, so that every child has it
@@ -191,7 +229,9 @@ def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -
     ]
     parents_end, childs_end = Pipe(duplex=False)
     with tempfile.TemporaryFile() as errors:
-        child = get_context("fork").Process(target=_nvrtc_child, args=(childs_end, errors.fileno(), source, options))
+        child = get_context("fork").Process(
+            target=_nvrtc_child, args=(childs_end, errors.fileno(), source, options)
+        )
         child.start()
         childs_end.close()
         try:
@@ -199,7 +239,11 @@ def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -
         except EOFError:
             child.join()
             errors.seek(0)
-            cubin, log = b"", f"NVRTC died due to signal {-(child.exitcode or 0)}\n{errors.read().decode(errors='replace')}"
+            cubin, log = (
+                b"",
+                "NVRTC died due to signal "
+                f"{-(child.exitcode or 0)}\n{errors.read().decode(errors='replace')}",
+            )
         child.join()
     if not cubin:
         raise _refusal(log)
@@ -207,26 +251,37 @@ def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -
 
 
 def _nvrtc_child(connection: Connection, errors: int, source: str, options: Sequence[str]) -> None:
-    """Send the cubin, empty on failure, and the compiler's log (NVRTC, "User Interface"). Redirect stderr to `errors`."""
+    """Send the cubin, empty on failure, and the compiler's log (NVRTC, "User Interface"). Redirect
+    stderr to `errors`.
+    """
     from cuda.bindings import nvrtc
 
     os.dup2(errors, 2)
     passed = environment()
     os.environ.clear()
     os.environ.update(passed)
-    headers = [f"#include <cuda/std/{'c' + name[:-2] if name.endswith('.h') else name}>".encode() for name in STANDARD]
+    headers = [
+        f"#include <cuda/std/{'c' + name[:-2] if name.endswith('.h') else name}>".encode()
+        for name in STANDARD
+    ]
     names = [name.encode() for name in STANDARD]
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", len(names), headers, names)
-    (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+    (result,) = nvrtc.nvrtcCompileProgram(
+        program, len(options), [option.encode() for option in options]
+    )
     log = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])
     nvrtc.nvrtcGetProgramLog(program, log)
-    cubin = bytearray(nvrtc.nvrtcGetCUBINSize(program)[1] if result == nvrtc.nvrtcResult.NVRTC_SUCCESS else 0)
+    cubin = bytearray(
+        nvrtc.nvrtcGetCUBINSize(program)[1] if result == nvrtc.nvrtcResult.NVRTC_SUCCESS else 0
+    )
     if cubin:
         nvrtc.nvrtcGetCUBIN(program, cubin)
     connection.send((bytes(cubin), log.decode(errors="replace").rstrip("\0") or str(result)))
 
 
-def _ptxas(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
+def _ptxas(
+    source: str, arch: str, include: Path, options: Sequence[str] = ()
+) -> tuple[bytes, dict[str, Any]]:
     """Return the cubin that the assembler makes of PTX, and the resources that it reports."""
     if simulated():
         return _nvcc(source, arch, include, options)
@@ -235,18 +290,35 @@ def _ptxas(source: str, arch: str, include: Path, options: Sequence[str] = ()) -
     return cubin, parse_ptxas(output)
 
 
-def _triton(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
-    """Return the cubin of a Triton kernel, the resources, and `dynamic_shared`, the bytes of shared memory that it needs.
+def _triton(
+    source: str, arch: str, include: Path, options: Sequence[str] = ()
+) -> tuple[bytes, dict[str, Any]]:
+    """Return the cubin of a Triton kernel, the resources, and `dynamic_shared`, the bytes of shared
+    memory that it needs.
 
-    Triton makes PTX in a process with its own environment, HOME and cache, and the toolkit's ptxas assembles it like any other.
+    Triton makes PTX in a process with its own environment, HOME and cache, and the toolkit's ptxas
+    assembles it like any other.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        variables = {"PATH": os.environ.get("PATH", ""), "HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": scratch}
+        variables = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "TRITON_CACHE_DIR": scratch,
+        }
         variables |= dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), ptxas())
         variables["TRITON_DEFAULT_FP_FUSION"] = "1"  # a multiply and an add are one FMA, as in nvcc
         child, number = triton_child.__file__, re.sub(r"\D", "", arch)
-        done = subprocess.run([TRITON, "-I", child, number], cwd=scratch, env=variables, input=source, capture_output=True,
-                              text=True, errors="replace", check=False)  # fmt: skip
+        done = subprocess.run(
+            [TRITON, "-I", child, number],
+            cwd=scratch,
+            env=variables,
+            input=source,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
         made = Path(scratch) / "made.json"
         if done.returncode or not made.exists():
             raise _refusal(done.stderr or f"Triton ended with status {done.returncode} and no word")
@@ -255,13 +327,19 @@ def _triton(source: str, arch: str, include: Path, options: Sequence[str] = ()) 
     return binary, usage | {"dynamic_shared": output["shared"]}
 
 
-def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
+def _cc(
+    source: str, arch: str, include: Path, options: Sequence[str] = ()
+) -> tuple[bytes, dict[str, Any]]:
     """Return the shared object, made for this machine's CPU, and no resources."""
-    return _run([*cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "made"], "kernel.c", source)[0], {}
+    return _run(
+        [*cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "made"], "kernel.c", source
+    )[0], {}
 
 
 def _run(command: Sequence[str], name: str, source: str) -> tuple[bytes, str]:
-    """Run a compiler on the source in a file of that name; return the file `made` that it writes, and what it printed."""
+    """Run a compiler on the source in a file of that name; return the file `made` that it writes,
+    and what it printed.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / name).write_text(source)
         done = subprocess.run(
@@ -276,26 +354,37 @@ def _run(command: Sequence[str], name: str, source: str) -> tuple[bytes, str]:
             check=False,
         )
         if done.returncode:
-            raise _refusal(done.stdout or f"the compiler ended with status {done.returncode} and no word")
+            raise _refusal(
+                done.stdout or f"the compiler ended with status {done.returncode} and no word"
+            )
         return (Path(scratch) / "made").read_bytes(), done.stdout
 
 
 def _refusal(message: str) -> CompileError:
     """Return the compiler's message as an error.
 
-    Raises `InputError` if the machine cut the compiler off, because that says nothing about the kernel.
+    Raises `InputError` if the machine cut the compiler off, because that says nothing about the
+    kernel.
     """
     if _NO_MEMORY.search(message) or _CUT_OFF.search(message):
-        raise InputError(f"the compiler was cut off, which says nothing of the kernel; run again: {_tidy(message)}")
+        raise InputError(
+            "the compiler was cut off, which says nothing of the kernel; run again: "
+            f"{_tidy(message)}"
+        )
     return CompileError(_tidy(message))
 
 
 def _tidy(message: str) -> str:
-    """Return the compiler's message without the lines of ptxas's statistics, at most 4,000 characters and 400 a line.
+    """Return the compiler's message without the lines of ptxas's statistics, at most 4,000
+    characters and 400 a line.
 
     One line about a template of CuTe has thousands.
     """
-    lines = [line for line in message.strip().splitlines() if not line.startswith(("ptxas info", "ptxas         ."))]
+    lines = [
+        line
+        for line in message.strip().splitlines()
+        if not line.startswith(("ptxas info", "ptxas         ."))
+    ]
     return plain("\n".join(plain(line, 400) for line in lines), 4000)
 
 
@@ -308,7 +397,11 @@ def parse_ptxas(text: str) -> dict[str, Any]:
     for part in text.split("Compiling entry function '")[1:]:
         matches = {name: re.search(pattern, part) for name, pattern in _PTXAS.items()}
         functions.append(
-            {"function": part.partition("'")[0]} | {name: int(m.group(1)) if m else 0 for name, m in matches.items()}
+            {"function": part.partition("'")[0]}
+            | {name: int(m.group(1)) if m else 0 for name, m in matches.items()}
         )
     most: dict[str, Any] = max(functions, key=lambda function: function["registers"], default={})
-    return most | {name: sum(function[name] for function in functions) for name in ("spill_stores", "spill_loads")}
+    return most | {
+        name: sum(function[name] for function in functions)
+        for name in ("spill_stores", "spill_loads")
+    }

@@ -1,13 +1,16 @@
-"""Model how many multiply-adds per clock the main loop of a compiled kernel can issue, from issue slots and register banks.
+"""Model how many multiply-adds per clock the main loop of a compiled kernel can issue, from issue
+slots and register banks.
 
-A quarter of an SM issues one instruction per clock. Its register file has two banks, for even and odd registers. Each bank
-delivers one register of all lanes per clock. The reuse cache keeps operands of the previous instruction, by slot; an operand
-found there is not read. Reads lag issue by at most one instruction. Instructions that a branch in the loop skips count as issued.
-Data loaded from shared memory pass through the same banks.
+A quarter of an SM issues one instruction per clock. Its register file has two banks, for even and
+odd registers. Each bank delivers one register of all lanes per clock. The reuse cache keeps
+operands of the previous instruction, by slot; an operand found there is not read. Reads lag issue
+by at most one instruction. Instructions that a branch in the loop skips count as issued. Data
+loaded from shared memory pass through the same banks.
 
-The rules hold for compute capability 9.0. NVIDIA documents neither them nor the encoding; the study `registers` measured the
-rules. Register banks and the reuse cache, and how to observe them, are described in Z. Jia et al., "Dissecting the NVIDIA Volta
-GPU Architecture via Microbenchmarking", 2018 (arXiv:1804.06826).
+The rules hold for compute capability 9.0. NVIDIA documents neither them nor the encoding; the study
+`registers` measured the rules. Register banks and the reuse cache, and how to observe them, are
+described in Z. Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking",
+2018 (arXiv:1804.06826).
 """
 
 import struct
@@ -21,21 +24,24 @@ MODELLED = "sm_90"
 FFMA, FFMA_WITHOUT_B, LDS, BRA, LDG = 0x223, (0x423, 0x823, 0xC23), 0x984, 0x947, (0x981, 0xFAE)
 """The low twelve bits of instructions.
 
-They are multiply-adds of registers, multiply-adds with an immediate or a constant operand, shared-memory loads, branches, and loads
-from global memory to registers (LDG) or shared memory (LDGSTS).
+They are multiply-adds of registers, multiply-adds with an immediate or a constant operand,
+shared-memory loads, branches, and loads from global memory to registers (LDG) or shared memory
+(LDGSTS).
 """
 NO_REGISTER, NEVER = 255, 15
 """RZ, and the predicate `!PT`, with which an instruction is issued but does nothing."""
 WRITE_BACK = {4: 0.12, 5: 1.08, 6: 1.75}
-"""Clocks in which no multiply-add is issued because a load writes its 4, 8 or 16 bytes per lane, by the code of that width.
+"""Clocks in which no multiply-add is issued because a load writes its 4, 8 or 16 bytes per lane, by
+the code of that width.
 
-The values fit the loops of kernels. In the loop of the study `registers` a load costs more (`unwaited`); why is not known. With
-those costs, kernels could not issue as much as they do.
+The values fit the loops of kernels. In the loop of the study `registers` a load costs more
+(`unwaited`); why is not known. With those costs, kernels could not issue as much as they do.
 """
 SMALLEST = 32
 """The fewest multiply-adds that a loop needs to count as the kernel's main loop."""
 ON_TENSOR_CORES = {"HGMMA": 0x1F0, "UTMALDG": 0x1B4, "SYNCS": 0x1A7}
-"""The low nine bits of matrix instructions, of copies of boxes to shared memory, and of waits and arrivals at the barriers there.
+"""The low nine bits of matrix instructions, of copies of boxes to shared memory, and of waits and
+arrivals at the barriers there.
 
 nvdisasm of CUDA 13 shows them so for sm_90a.
 """
@@ -68,37 +74,56 @@ class Instruction:
         return tuple(None if register == NO_REGISTER else register for register in slots)
 
     def reuse_after(self) -> tuple[int | None, ...]:
-        """Return the contents of the reuse cache after the instruction, by slot; all None if it yields to another warp."""
+        """Return the contents of the reuse cache after the instruction, by slot; all None if it
+        yields to another warp.
+        """
         yields, flags = not self.high >> 45 & 1, self.high >> 58
-        return tuple(None if yields or not flags >> slot & 1 else register for slot, register in enumerate(self.reads()))
+        return tuple(
+            None if yields or not flags >> slot & 1 else register
+            for slot, register in enumerate(self.reads())
+        )
 
     def write_back(self) -> float:
         """Return the clocks in which writing the loaded data blocks multiply-adds."""
-        loads = self.name == LDS and self.low >> 12 & 15 != NEVER and self.low >> 16 & 255 != NO_REGISTER
+        loads = (
+            self.name == LDS
+            and self.low >> 12 & 15 != NEVER
+            and self.low >> 16 & 255 != NO_REGISTER
+        )
         return WRITE_BACK.get(self.high >> 9 & 7, WRITE_BACK[4]) if loads else 0.0
 
     def back(self) -> int:
-        """Return how many instructions a branch jumps back, counting itself, or 0 if it does not jump back."""
+        """Return how many instructions a branch jumps back, counting itself, or 0 if it does not
+        jump back.
+        """
         if self.name != BRA:
             return 0
-        words = (self.low >> 34 | (self.high & 0x3FFFF) << 30) << 8 | self.low >> 16 & 255  # in 4-byte words after the branch
+        # in 4-byte words after the branch
+        words = (self.low >> 34 | (self.high & 0x3FFFF) << 30) << 8 | self.low >> 16 & 255
         return max(0, -(words - (words >> 55 << 56)) // 4)
 
 
 def loop(instructions: list[Instruction], fewest: int = SMALLEST) -> list[Instruction]:
-    """Return the loop with the largest share of multiply-adds, among those with at least `fewest`; empty if there is none."""
+    """Return the loop with the largest share of multiply-adds, among those with at least `fewest`;
+    empty if there is none.
+    """
     bodies = [
-        instructions[at + 1 - branch.back() : at + 1] for at, branch in enumerate(instructions) if 0 < branch.back() <= at + 1
+        instructions[at + 1 - branch.back() : at + 1]
+        for at, branch in enumerate(instructions)
+        if 0 < branch.back() <= at + 1
     ]
     return max((body for body in bodies if _multiply_adds(body) >= fewest), key=_share, default=[])
 
 
 def clocks(body: list[Instruction]) -> float:
-    """Return the clocks that a quarter of an SM takes to issue the body of a loop once, in steady state."""
+    """Return the clocks that a quarter of an SM takes to issue the body of a loop once, in steady
+    state.
+    """
     now, free = -1, [0, 0]  # clock of the last issue; clock from which each bank is free
     cache: tuple[int | None, ...] = (None, None, None)
     first, rounds = 0, 3
-    steps = [(step.multiplies_and_adds, step.reads(), step.reuse_after()) for step in body]  # once: bodies can be long
+    # once: bodies can be long
+    steps = [(step.multiplies_and_adds, step.reads(), step.reuse_after()) for step in body]
     for turn in range(rounds):
         first = now if turn == 1 else first
         for multiplies_and_adds, wanted, kept in steps:
@@ -116,45 +141,70 @@ def clocks(body: list[Instruction]) -> float:
 
 
 def multiply_adds_per_clock(cubin: bytes) -> float | None:
-    """Return the multiply-adds per clock and quarter of an SM, at most 1, in the main loop of a kernel; None if it has no such loop.
+    """Return the multiply-adds per clock and quarter of an SM, at most 1, in the main loop of a
+    kernel; None if it has no such loop.
 
     Raises `ValueError` if the bytes are not a cubin.
     """
-    bodies = [loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]) for text in code(cubin)]
+    bodies = [
+        loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)])
+        for text in code(cubin)
+    ]
     body = max(bodies, key=_share, default=[])
     return _multiply_adds(body) / clocks(body) if body else None
 
 
 def mix(cubin: bytes, fewest: int = 16) -> dict[str, int]:
-    """Return how many instructions of each kind the main loop has: FFMA, LDS, LDG with LDGSTS, and other; empty without such a loop.
+    """Return how many instructions of each kind the main loop has: FFMA, LDS, LDG with LDGSTS, and
+    other; empty without such a loop.
 
-    Naive kernels have shorter loops than `multiply_adds_per_clock` models. Instructions that a branch skips count too. Raises
+    Naive kernels have shorter loops than `multiply_adds_per_clock` models. Instructions that a
+    branch skips count too. Raises
     `ValueError` if the bytes are not a cubin.
     """
-    bodies = [loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)], fewest) for text in code(cubin)]
+    bodies = [
+        loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)], fewest)
+        for text in code(cubin)
+    ]
     names = [
-        "FFMA" if step.multiplies_and_adds else "LDS" if step.name == LDS else "LDG" if step.name in LDG else "other"
+        "FFMA"
+        if step.multiplies_and_adds
+        else "LDS"
+        if step.name == LDS
+        else "LDG"
+        if step.name in LDG
+        else "other"
         for step in max(bodies, key=_share, default=[])
     ]
     return {name: names.count(name) for name in ("FFMA", "LDS", "LDG", "other")} if names else {}
 
 
 def mix_on_tensor_cores(cubin: bytes) -> dict[str, int]:
-    """Return how many instructions of each kind the loop with the largest share of matrix instructions has; empty without such a loop.
+    """Return how many instructions of each kind the loop with the largest share of matrix
+    instructions has; empty without such a loop.
 
-    The kinds are those of `ON_TENSOR_CORES`, and other. Raises `ValueError` if the bytes are not a cubin.
+    The kinds are those of `ON_TENSOR_CORES`, and other. Raises `ValueError` if the bytes are not a
+    cubin.
     """
     best: list[str] = []
     for text in code(cubin):
         steps = [Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]
         names = [_on_tensor_cores(step) for step in steps]
-        bodies = (names[at + 1 - step.back() : at + 1] for at, step in enumerate(steps) if step.back() <= at + 1)
+        bodies = (
+            names[at + 1 - step.back() : at + 1]
+            for at, step in enumerate(steps)
+            if step.back() <= at + 1
+        )
         best = max(best, *bodies, key=lambda body: body.count("HGMMA") / max(len(body), 1))
-    return {name: best.count(name) for name in (*ON_TENSOR_CORES, "other")} if "HGMMA" in best else {}
+    return (
+        {name: best.count(name) for name in (*ON_TENSOR_CORES, "other")} if "HGMMA" in best else {}
+    )
 
 
 def _on_tensor_cores(step: Instruction) -> str:
-    return next((name for name, low in ON_TENSOR_CORES.items() if step.name & 0x1FF == low), "other")
+    return next(
+        (name for name, low in ON_TENSOR_CORES.items() if step.name & 0x1FF == low), "other"
+    )
 
 
 def _multiply_adds(body: list[Instruction]) -> int:

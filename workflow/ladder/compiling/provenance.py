@@ -19,31 +19,46 @@ from ladder.devices.simulation import simulated
 LOCK = Path("envs") / "requirements.lock"
 LOCKED = re.compile(r"^([a-z0-9-]+)==([^\s;\\]+)", re.MULTILINE)
 """A package of the lock and its version."""
-PACKAGES = ("snakemake", "pycuda", "numpy", "pandas", "seaborn", "pyarrow", "nvmath-python", "cuda-bindings", "nvidia-cublas")
+PACKAGES = (
+    "snakemake",
+    "pycuda",
+    "numpy",
+    "pandas",
+    "seaborn",
+    "pyarrow",
+    "nvmath-python",
+    "cuda-bindings",
+    "nvidia-cublas",
+)
 """What measurements and figures depend on."""
 
 
 def check_alike(actual: Mapping[str, Any], recorded: Mapping[str, Any], where: str) -> None:
-    """Raise `InputError` if facts about this machine differ from those in `environment.json`: a dataset has only one environment.
+    """Raise `InputError` if facts about this machine differ from those in `environment.json`: a
+    dataset has only one environment.
 
     `where` names the file and the key that hold the recorded facts.
     """
     for key in sorted({*actual, *recorded}):
         if actual.get(key) != recorded.get(key):
             raise InputError(
-                f"{where}.{key}: got {recorded.get(key)!r}; expected {actual.get(key)!r}, as on this machine, {platform.node()}. Run in "
-                "another folder, or measure everything again: `--forcerun probe`. On a cluster, name resources under `partitions` that "
+                f"{where}.{key}: got {recorded.get(key)!r}; expected {actual.get(key)!r}, as on "
+                f"this machine, {platform.node()}. Run in "
+                "another folder, or measure everything again: `--forcerun probe`. On a cluster, "
+                "name resources under `partitions` that "
                 "only machines alike have"
             )
 
 
 def differs_from_lock(installed: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the packages whose version is not that of `envs/requirements.lock`, each with both: `13.1.0.3 (lock 13.1.1.3)`.
+    """Return the packages whose version is not that of `envs/requirements.lock`, each with both:
+    `13.1.0.3 (lock 13.1.1.3)`.
 
-    `installed` are versions by package, by default those of this environment. A package of the lock that is not among them does
-    not count: an image leaves out what only developers need. A package has several versions in the lock if Pythons need
-    different ones, and each of them will do. In this environment what measurements depend on may not be missing: another library
-    would take its place.
+    `installed` are versions by package, by default those of this environment. A package of the lock
+    that is not among them does not count: an image leaves out what only developers need. A package
+    has several versions in the lock if Pythons need different ones, and each of them will do. In
+    this environment what measurements depend on may not be missing: another library would take its
+    place.
     """
     locked: dict[str, list[str]] = {}
     for name, version in LOCKED.findall((ROOT / LOCK).read_text()):
@@ -65,7 +80,9 @@ def project_state() -> dict[str, Any]:
 
     def git(*arguments: str) -> str | None:
         try:
-            done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+            )
         except (OSError, subprocess.CalledProcessError):
             return None
         return done.stdout.strip()
@@ -79,9 +96,15 @@ def project_state() -> dict[str, Any]:
 
 
 def fingerprint(device: DetectedDevice) -> dict[str, Any]:
-    """Return what a measurement depends on besides the project. Any change to it makes earlier measurements stale."""
+    """Return what a measurement depends on besides the project. Any change to it makes earlier
+    measurements stale.
+    """
     versions = package_versions(PACKAGES)
-    common = {"device": device.name, "compiler": compiler_version(COMPILER[device.kind]), "numpy": versions["numpy"]}
+    common = {
+        "device": device.name,
+        "compiler": compiler_version(COMPILER[device.kind]),
+        "numpy": versions["numpy"],
+    }
     if device.kind == "cuda":
         return common | {
             "uuids": list(device.uuids),
@@ -93,7 +116,9 @@ def fingerprint(device: DetectedDevice) -> dict[str, Any]:
 
 
 def describe(device: DetectedDevice) -> dict[str, Any]:
-    """Return `environment.json` without what only the device itself can report: its attributes and peaks."""
+    """Return `environment.json` without what only the device itself can report: its attributes and
+    peaks.
+    """
     return {
         "device": device.slug,
         "kind": device.kind,

@@ -28,34 +28,47 @@ NVRTC_FLAGS = ("-std=c++17", "--ptxas-options=-v")
 PASSED = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 """The environment variables that compilers and workers see, and no others.
 
-Many variables change what compilers make, and no table would say so: NVCC_APPEND_FLAGS, PTXAS_FLAGS, NVRTC_APPEND_FLAGS, CPATH,
-COMPILER_PATH, LD_RUN_PATH and more. Without LANG and LC_* their messages are in English, as `compilers` expects.
-docs/method.md lists those that change what a worker measures. LD_LIBRARY_PATH stays, because some machines have the driver there only.
+Many variables change what compilers make, and no table would say so: NVCC_APPEND_FLAGS,
+PTXAS_FLAGS, NVRTC_APPEND_FLAGS, CPATH, COMPILER_PATH, LD_RUN_PATH and more. Without LANG and LC_*
+their messages are in English, as `compilers` expects. docs/method.md lists those that change what a
+worker measures. LD_LIBRARY_PATH stays, because some machines have the driver there only.
 """
 TRITON = ROOT / ".venv-triton" / "bin" / "python"
 """The Python of the environment that `make setup-triton` makes."""
 LIBRARIES = {"cutlass": ("nvidia-cutlass", "cutlass_library/source/include")}
-"""Headers that a kernel may use: the header's name for them, their package, and their folder in it. `make setup-NAME` installs it."""
+"""Headers that a kernel may use: the header's name for them, their package, and their folder in it.
+`make setup-NAME` installs it.
+"""
 COMPILER = {"cuda": "nvcc", "cpu": "cc"}
 """The compiler for each device kind, unless a campaign names another."""
 
 
-def architectures(campaign: Campaign, devices: Sequence[DetectedDevice], gpus: Sequence[DetectedDevice]) -> list[str]:
-    """Return the architectures to compile CUDA kernels for: those of the campaign and of the measured devices.
+def architectures(
+    campaign: Campaign, devices: Sequence[DetectedDevice], gpus: Sequence[DetectedDevice]
+) -> list[str]:
+    """Return the architectures to compile CUDA kernels for: those of the campaign and of the
+    measured devices.
 
     Raises `InputError` if nvcc does not support an architecture of the campaign.
     """
     asked = {f"architectures[{index}]": arch for index, arch in enumerate(campaign.architectures)}
-    asked |= {f"partitions.{name}.architecture": it.architecture for name, it in campaign.partitions.items() if it.architecture}
+    asked |= {
+        f"partitions.{name}.architecture": it.architecture
+        for name, it in campaign.partitions.items()
+        if it.architecture
+    }
     known = _known_architectures() if asked else []
     for key, arch in asked.items():
         if arch.rstrip("af") not in known:
             raise InputError(
-                f"{campaign.source}: {key}: got {arch!r}; expected one that {nvcc()} compiles for: {', '.join(known)}"
+                f"{campaign.source}: {key}: got {arch!r}; expected one that {nvcc()} compiles for: "
+                f"{', '.join(known)}"
             )
     present = [gpu.arch for gpu in gpus] or [DEFAULT_ARCHITECTURE]
     chosen = list(campaign.architectures) or ([] if campaign.partitions else present)
-    return list(dict.fromkeys([*chosen, *(device.arch for device in devices if device.kind == "cuda")]))
+    return list(
+        dict.fromkeys([*chosen, *(device.arch for device in devices if device.kind == "cuda")])
+    )
 
 
 def environment() -> dict[str, str]:
@@ -65,7 +78,9 @@ def environment() -> dict[str, str]:
 
 @lru_cache
 def nvcc() -> str:
-    """Return the path of nvcc: from the locked toolkit, else from the PATH. Raises `InputError` if there is neither."""
+    """Return the path of nvcc: from the locked toolkit, else from the PATH. Raises `InputError` if
+    there is neither.
+    """
     spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
     for folder in spec.submodule_search_locations or [] if spec else []:
         path = Path(folder) / "bin" / "nvcc"
@@ -73,7 +88,10 @@ def nvcc() -> str:
             return str(path)
     located = shutil.which("nvcc")
     if not located:
-        raise InputError("nvcc was not found; expected the locked environment (`make setup`) or a CUDA toolkit on the PATH")
+        raise InputError(
+            "nvcc was not found; expected the locked environment (`make setup`) or a CUDA toolkit "
+            "on the PATH"
+        )
     return located
 
 
@@ -84,27 +102,38 @@ def ptxas() -> str:
 
 @lru_cache
 def _known_architectures() -> list[str]:
-    """Return the architectures that nvcc supports, such as `sm_90`, without variants such as `sm_90a`."""
-    done = subprocess.run([nvcc(), "--list-gpu-code"], env=environment(), capture_output=True, text=True, check=True)
+    """Return the architectures that nvcc supports, such as `sm_90`, without variants such as
+    `sm_90a`.
+    """
+    done = subprocess.run(
+        [nvcc(), "--list-gpu-code"], env=environment(), capture_output=True, text=True, check=True
+    )
     return [word for word in done.stdout.split() if word.startswith("sm_")]
 
 
 @lru_cache
 def cc() -> tuple[str, ...]:
-    """Return the path of the C compiler and its first arguments: the words of `$CC`, or gcc. Raises `InputError` if there is none."""
+    """Return the path of the C compiler and its first arguments: the words of `$CC`, or gcc. Raises
+    `InputError` if there is none.
+    """
     given = os.environ.get("CC") or "gcc"
     try:
         program, *arguments = shlex.split(given)
     except ValueError as error:
-        raise InputError(f"CC: got {given}: {error}; expected a C compiler, perhaps with arguments") from None
+        raise InputError(
+            f"CC: got {given}: {error}; expected a C compiler, perhaps with arguments"
+        ) from None
     path = shutil.which(program)
     if not path:
-        raise InputError(f"CC: the C compiler {program} was not found; expected gcc, which comes with g++, or $CC")
+        raise InputError(
+            f"CC: the C compiler {program} was not found; expected gcc, which comes with g++, or $CC"
+        )
     return path, *arguments
 
 
 def compiler_version(compiler: str) -> str:
-    """Return the version line of `nvcc`, `ptxas` or the C compiler `cc`, or the version of the library `nvrtc`.
+    """Return the version line of `nvcc`, `ptxas` or the C compiler `cc`, or the version of the
+    library `nvrtc`.
 
     Raises `InputError` if the compiler does not state its version.
     """
@@ -120,13 +149,17 @@ def _version(compiler: str) -> str:
     if compiler == "triton":
         return f"triton {triton_version() or 'missing'}, {_version('ptxas')}"
     command = (nvcc(),) if compiler == "nvcc" else (ptxas(),) if compiler == "ptxas" else cc()
-    done = subprocess.run([*command, "--version"], env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, "--version"], env=environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode or not done.stdout.strip():
         raise InputError(
-            f"{shlex.join(command)} --version: exit code {done.returncode}; expected a compiler, which says its version"
+            f"{shlex.join(command)} --version: exit code {done.returncode}; expected a compiler, "
+            "which says its version"
         )
     version = done.stdout.strip().splitlines()[0 if compiler == "cc" else -1]
-    return f"{version}, as {named(command)}" if command[1:] else version  # arguments can change what it makes
+    # arguments can change what it makes
+    return f"{version}, as {named(command)}" if command[1:] else version
 
 
 def named(command: Sequence[str]) -> str:
@@ -135,7 +168,9 @@ def named(command: Sequence[str]) -> str:
 
 
 def include_folders(kernel: Kernel) -> list[str]:
-    """Return the folders of the libraries that a kernel uses. Raises `InputError` if one, or the kernel's compiler, is not installed."""
+    """Return the folders of the libraries that a kernel uses. Raises `InputError` if one, or the
+    kernel's compiler, is not installed.
+    """
     folders = []
     if kernel.path.suffix == ".py" and not TRITON.exists():
         raise InputError("needs Triton; `make setup-triton` installs it")
@@ -144,14 +179,23 @@ def include_folders(kernel: Kernel) -> list[str]:
         try:
             folders.append(str(importlib.metadata.distribution(package).locate_file(folder)))
         except importlib.metadata.PackageNotFoundError:
-            raise InputError(f"needs the headers of {package}; `make setup-{name}` installs them") from None
+            raise InputError(
+                f"needs the headers of {package}; `make setup-{name}` installs them"
+            ) from None
     return folders
 
 
 def versions(kernel: Kernel, compiler: str) -> str:
-    """Return the version of the compiler, then those of the libraries that the kernel uses, if they are installed."""
+    """Return the version of the compiler, then those of the libraries that the kernel uses, if they
+    are installed.
+    """
     installed = package_versions(LIBRARIES[name][0] for name in kernel.uses)
-    return ", ".join([compiler_version(compiler), *(f"{package} {version}" for package, version in installed.items())])
+    return ", ".join(
+        [
+            compiler_version(compiler),
+            *(f"{package} {version}" for package, version in installed.items()),
+        ]
+    )
 
 
 def package_versions(packages: Iterable[str]) -> dict[str, str]:
@@ -164,10 +208,19 @@ def package_versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def triton_version() -> str:
-    """Return the version of Triton in its own environment, "" if it is not installed. Raises `InputError` if the lock has another."""
-    (folder,) = [path.name for path in TRITON.parents[1].glob("lib/python*/site-packages/triton-*.dist-info")] or [""]
+    """Return the version of Triton in its own environment, "" if it is not installed. Raises
+    `InputError` if the lock has another.
+    """
+    (folder,) = [
+        path.name for path in TRITON.parents[1].glob("lib/python*/site-packages/triton-*.dist-info")
+    ] or [""]
     version = folder.removesuffix(".dist-info").partition("-")[2]
-    (locked,) = re.findall(r"^triton==([^ \\]+)", (ROOT / "envs" / "triton.lock").read_text(), re.MULTILINE)
+    (locked,) = re.findall(
+        r"^triton==([^ \\]+)", (ROOT / "envs" / "triton.lock").read_text(), re.MULTILINE
+    )
     if version not in ("", locked):
-        raise InputError(f"{TRITON}: got Triton {version}; expected {locked}, as in envs/triton.lock: `make setup-triton`")
+        raise InputError(
+            f"{TRITON}: got Triton {version}; expected {locked}, as in envs/triton.lock: `make "
+            "setup-triton`"
+        )
     return version

@@ -1,8 +1,11 @@
-"""Translate a Triton kernel into PTX, in Triton's own environment: `python -I triton_child.py 90 < request.json`, into made.json.
+"""Translate a Triton kernel into PTX, in Triton's own environment: `python -I triton_child.py 90 <
+request.json`, into made.json.
 
-The request is `Kernel.source` of a Triton kernel. Triton interprets the text of `@triton.jit` functions, and calls every host function that
-the text can reach: `tl.core.inspect.os.system(…)` in a kernel runs. `check` therefore allows only what a kernel needs. It finds mistakes and
-what would leave stale results; it is no sandbox. Imports nothing of the project, and needs no GPU and no torch.
+The request is `Kernel.source` of a Triton kernel. Triton interprets the text of `@triton.jit`
+functions, and calls every host function that the text can reach: `tl.core.inspect.os.system(…)` in
+a kernel runs. `check` therefore allows only what a kernel needs. It finds mistakes and what would
+leave stale results; it is no sandbox. Imports nothing of the project, and needs no GPU and no
+torch.
 """
 
 import ast
@@ -19,13 +22,72 @@ PTX_VERSION = 90
 """The newest that ptxas of CUDA 13.0 reads."""
 IMPORTS = ("import triton", "import triton.language as tl")
 ALLOWED = {
-    "abs", "advance", "arange", "assume", "bfloat16", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "clamp", "constexpr",
-    "dot", "exp", "exp2", "expand_dims", "flip", "float16", "float32", "float64", "fma", "full", "gather", "int1", "int16",
-    "int32", "int64", "int8", "interleave", "join", "load", "log", "log2", "make_block_ptr", "max", "max_constancy",
-    "max_contiguous", "maximum", "min", "minimum", "multiple_of", "num_programs", "permute", "program_id", "range", "ravel",
-    "reshape", "rsqrt", "split", "sqrt", "static_assert", "static_range", "store", "sum", "swizzle2d", "trans", "uint16",
-    "uint32", "uint64", "uint8", "umulhi", "view", "where", "zeros", "zeros_like",
-}  # fmt: skip
+    "abs",
+    "advance",
+    "arange",
+    "assume",
+    "bfloat16",
+    "broadcast",
+    "broadcast_to",
+    "cast",
+    "cat",
+    "cdiv",
+    "clamp",
+    "constexpr",
+    "dot",
+    "exp",
+    "exp2",
+    "expand_dims",
+    "flip",
+    "float16",
+    "float32",
+    "float64",
+    "fma",
+    "full",
+    "gather",
+    "int1",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "interleave",
+    "join",
+    "load",
+    "log",
+    "log2",
+    "make_block_ptr",
+    "max",
+    "max_constancy",
+    "max_contiguous",
+    "maximum",
+    "min",
+    "minimum",
+    "multiple_of",
+    "num_programs",
+    "permute",
+    "program_id",
+    "range",
+    "ravel",
+    "reshape",
+    "rsqrt",
+    "split",
+    "sqrt",
+    "static_assert",
+    "static_range",
+    "store",
+    "sum",
+    "swizzle2d",
+    "trans",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uint8",
+    "umulhi",
+    "view",
+    "where",
+    "zeros",
+    "zeros_like",
+}
 """Functions and types of `triton.language` in kernels."""
 REFUSED = {
     "make_tensor_descriptor": "tensor descriptors need scratch memory that Triton allocates",
@@ -40,7 +102,9 @@ METADATA = {
     "global_scratch_size": (0, "scratch memory"),
     "profile_scratch_size": (0, "profiling"),
 }
-"""What a kernel must not ask its launcher for, with the only value allowed and its name in messages."""
+"""What a kernel must not ask its launcher for, with the only value allowed and its name in
+messages.
+"""
 
 
 def refuse(line: int, why: str) -> None:
@@ -49,7 +113,9 @@ def refuse(line: int, why: str) -> None:
 
 
 def check(text: str) -> None:
-    """End the process if the file has more than imports of Triton, constants and `@triton.jit` functions."""
+    """End the process if the file has more than imports of Triton, constants and `@triton.jit`
+    functions.
+    """
     tree = ast.parse(text)
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     for statement in tree.body:
@@ -65,23 +131,46 @@ def _check_statement(node: ast.stmt) -> None:
         _check_function(node)
     elif isinstance(node, ast.Assign):
         value = node.value
-        if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.constexpr" and len(value.args) == 1:
+        if (
+            isinstance(value, ast.Call)
+            and ast.unparse(value.func) == "tl.constexpr"
+            and len(value.args) == 1
+        ):
             value = value.args[0]
-        if not isinstance(value, ast.Constant) or not all(isinstance(target, ast.Name) for target in node.targets):
+        if not isinstance(value, ast.Constant) or not all(
+            isinstance(target, ast.Name) for target in node.targets
+        ):
             refuse(node.lineno, "expected a name and a constant")
     elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-        refuse(node.lineno, f"got {ast.unparse(node)[:60]}; expected imports, constants and functions with @triton.jit")
+        refuse(
+            node.lineno,
+            f"got {ast.unparse(node)[:60]}; expected imports, constants and functions with "
+            "@triton.jit",
+        )
 
 
 def _check_names(tree: ast.Module, functions: set[str]) -> None:
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} | functions | {*BUILTINS, "triton", "tl"}
+    names = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    names |= (
+        {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        | functions
+        | {*BUILTINS, "triton", "tl"}
+    )
     whole = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             if node.id not in names:
-                refuse(node.lineno, f"got {node.id}; expected a name of the kernel or one of {', '.join(BUILTINS)}")
-            if node.id in ("triton", "tl") and (id(node) not in whole or isinstance(node.ctx, ast.Store)):
+                refuse(
+                    node.lineno,
+                    f"got {node.id}; expected a name of the kernel or one of {', '.join(BUILTINS)}",
+                )
+            if node.id in ("triton", "tl") and (
+                id(node) not in whole or isinstance(node.ctx, ast.Store)
+            ):
                 refuse(node.lineno, f"got {node.id} by itself; expected {node.id}.NAME")
         elif isinstance(node, ast.Attribute):
             _check_attribute(node)
@@ -109,12 +198,17 @@ def _check_attribute(node: ast.Attribute) -> None:
         or (root.startswith(("tl.", "triton.")) and isinstance(node.value, ast.Attribute))
         or (root == "tl" and node.attr not in ALLOWED)
         or (root == "triton" and node.attr not in ("jit", "cdiv"))
-    ):  # fmt: skip
-        refuse(node.lineno, f"got {name}; expected a function or type of triton.language that kernels use")
+    ):
+        refuse(
+            node.lineno,
+            f"got {name}; expected a function or type of triton.language that kernels use",
+        )
 
 
 def main(capability: int) -> None:
-    """Read the request, and write made.json: the PTX, its architecture and the shared memory it needs."""
+    """Read the request, and write made.json: the PTX, its architecture and the shared memory it
+    needs.
+    """
     request = json.loads(sys.stdin.read())
     check(request["text"])
     path = Path("kernel.py")
@@ -133,23 +227,45 @@ def main(capability: int) -> None:
         expected = ", ".join([*ARGUMENTS, *(f"{name}: tl.constexpr" for name in constants)])
         sys.exit(f"gemm takes {', '.join(names)}; expected {expected}")
     element = TYPES[request["element_type"]]
-    signature = dict.fromkeys(names, "i32") | dict.fromkeys("ABC", f"*{element}") | dict.fromkeys(constants, "constexpr")
+    signature = (
+        dict.fromkeys(names, "i32")
+        | dict.fromkeys("ABC", f"*{element}")
+        | dict.fromkeys(constants, "constexpr")
+    )
     signature |= dict.fromkeys(("alpha", "beta"), "fp64" if element == "fp64" else "fp32")
     divisible = {(names.index(name),): [["tt.divisibility", 16]] for name in request["multiples"]}
-    options = {OPTIONS[name]: value for name, value in parameters.items() if name in OPTIONS} | {"ptx_version": PTX_VERSION}
+    options = {OPTIONS[name]: value for name, value in parameters.items() if name in OPTIONS} | {
+        "ptx_version": PTX_VERSION
+    }
     try:
-        made = triton.compile(ASTSource(gemm, signature, constants, divisible), GPUTarget("cuda", capability, 32), options)
+        made = triton.compile(
+            ASTSource(gemm, signature, constants, divisible),
+            GPUTarget("cuda", capability, 32),
+            options,
+        )
     except triton.CompilationError as error:
         sys.exit(str(error))
     for name, (value, feature) in METADATA.items():
         if getattr(made.metadata, name, value) != value:
-            sys.exit(f"the kernel uses {feature}, which the pipeline does not offer: {name} is {getattr(made.metadata, name)}")
+            sys.exit(
+                f"the kernel uses {feature}, which the pipeline does not offer: {name} is "
+                f"{getattr(made.metadata, name)}"
+            )
     # Triton's launcher passes two pointers more, to the two scratch memories, which have no bytes
-    ptx, removed = re.subn(r",\s*\.param \.u64[^,)]*gemm_param_11,\s*\.param \.u64[^,)]*gemm_param_12\b", "", made.asm["ptx"])
+    ptx, removed = re.subn(
+        r",\s*\.param \.u64[^,)]*gemm_param_11,\s*\.param \.u64[^,)]*gemm_param_12\b",
+        "",
+        made.asm["ptx"],
+    )
     if removed != 1:
-        sys.exit(f"expected Triton's two scratch pointers after the arguments of gemm, as Triton {triton.__version__} has them")
+        sys.exit(
+            "expected Triton's two scratch pointers after the arguments of gemm, as Triton "
+            f"{triton.__version__} has them"
+        )
     arch = ptx.partition("\n.target ")[2].split()[0]
-    Path("made.json").write_text(json.dumps({"ptx": ptx, "arch": arch, "shared": made.metadata.shared}))
+    Path("made.json").write_text(
+        json.dumps({"ptx": ptx, "arch": arch, "shared": made.metadata.shared})
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The clock that the pipeline waits by and counts elapsed time with. Devices time samples themselves, never with this clock."""
+"""The clock that the pipeline waits by and counts elapsed time with. Devices time samples
+themselves, never with this clock.
+"""
 
 import contextlib
 import signal
@@ -52,12 +54,16 @@ def wait(connection: Readable, seconds: float) -> bool:
 
 
 def stops() -> int:
-    """Return how often this process was stopped and continued. What was timed meanwhile is no measurement."""
+    """Return how often this process was stopped and continued. What was timed meanwhile is no
+    measurement.
+    """
     return _clock.stops
 
 
 def count_stops() -> None:
-    """Count from now on how often this process is stopped and continued, by the signal with which it continues."""
+    """Count from now on how often this process is stopped and continued, by the signal with which
+    it continues.
+    """
 
     def count(number: int, frame: object) -> None:
         _clock.stops += 1

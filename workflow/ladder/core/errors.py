@@ -12,41 +12,67 @@ REASON_CHARACTERS = 2000
 """The most characters of a reason that are recorded."""
 INTERRUPTED = "Interrupted: what was finished before is kept, run again to go on"
 NOTHING_MEASURED = 4
-"""The exit code of a campaign that was made before, and of a comparison of a run with itself: nothing new was measured."""
+"""The exit code of a campaign that was made before, and of a comparison of a run with itself:
+nothing new was measured.
+"""
 MEASURE_AGAIN = 5
-"""The exit code if all that keeps a claim or a comparison open is a busy machine: `verdicts.AGAIN`."""
+"""The exit code if all that keeps a claim or a comparison open is a busy machine:
+`verdicts.AGAIN`.
+"""
 OF_DISKS = {
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
-    errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,
-}  # fmt: skip
-"""Error numbers of full disks, quotas, read-only or foreign folders, files in place of folders: for the user to fix, not errors of the
-program."""
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+}
+"""Error numbers of full disks, quotas, read-only or foreign folders, files in place of folders: for
+the user to fix, not errors of the program.
+"""
 
 
 def plain(text: str, most: int = REASON_CHARACTERS) -> str:
-    """Return text from a kernel or a compiler in a form that may be printed and recorded: bounded, control characters escaped."""
-    shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text[: most + 1])
+    """Return text from a kernel or a compiler in a form that may be printed and recorded: bounded,
+    control characters escaped.
+    """
+    shown = "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
+        for c in text[: most + 1]
+    )
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
 class InputError(Exception):
-    """User input that cannot be used. The message names the file, the key, the value and what was expected."""
+    """User input that cannot be used. The message names the file, the key, the value and what was
+    expected.
+    """
 
 
 def nearest(value: str, known: Sequence[str]) -> str:
     """Return the known name that an unknown one may be misspelled for, or ""."""
-    return next(iter(difflib.get_close_matches(value, known, 1, 0.7)), "")  # a lower cutoff offers `cpu` for `gpu`
+    # a lower cutoff offers `cpu` for `gpu`
+    return next(iter(difflib.get_close_matches(value, known, 1, 0.7)), "")
 
 
 def one_of(value: str, known: Sequence[str]) -> str:
     """Return what was expected in place of an unknown name, the nearest known one first."""
     near = nearest(value, known)
-    return (f"did you mean `{near}`? Expected" if near else "expected") + f" one of {', '.join(known)}"
+    return (
+        f"did you mean `{near}`? Expected" if near else "expected"
+    ) + f" one of {', '.join(known)}"
 
 
 @contextlib.contextmanager
 def clear_errors(code: int = 1) -> Iterator[None]:
-    """Turn an `InputError` or a file that cannot be written into a message, without a traceback, and exit with `code`."""
+    """Turn an `InputError` or a file that cannot be written into a message, without a traceback,
+    and exit with `code`.
+    """
     try:
         yield
     except InputError as error:
@@ -55,10 +81,12 @@ def clear_errors(code: int = 1) -> Iterator[None]:
         if error.errno not in OF_DISKS:
             raise
         message = (
-            f"{error.filename or 'the disk'}: {error.strerror}; what was finished before is kept, run again once it can be used"
+            f"{error.filename or 'the disk'}: {error.strerror}; what was finished before is "
+            "kept, run again once it can be used"
         )
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # another Ctrl-C ends what Python does as it ends, without a traceback
+        # another Ctrl-C ends what Python does as it ends, without a traceback
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         print(INTERRUPTED, file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     else:
@@ -69,4 +97,7 @@ def clear_errors(code: int = 1) -> Iterator[None]:
 
 def unwritable(path: Path | str, error: OSError) -> InputError:
     """Return the `InputError` for a file that the system does not let us write."""
-    return InputError(f"{path}: cannot be written: {error.strerror}; what was finished before is kept, run again once it can be")
+    return InputError(
+        f"{path}: cannot be written: {error.strerror}; what was finished before is kept, run again "
+        "once it can be"
+    )

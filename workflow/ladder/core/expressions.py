@@ -1,7 +1,9 @@
 """Arithmetic expressions of kernel headers, evaluated without `eval`.
 
-The language: integers and floats, names, `+ - * / // % **`, comparisons (chained too), `and or not`, `x if c else y`,
-`ceil_div(a, b)`, `min(...)`, `max(...)`. Division by zero, unknown names and results past 2**63 are errors.
+The language: integers and floats, names, `+ - * / // % **`, comparisons (chained too), `and or
+not`, `x if c else y`,
+`ceil_div(a, b)`, `min(...)`, `max(...)`. Division by zero, unknown names and results past 2**63 are
+errors.
 """
 
 import ast
@@ -26,27 +28,54 @@ def ceil_div(a: int, b: int) -> int:
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
-}  # fmt: skip
-_UNARY: dict[type, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_UNARY: dict[type, Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+}
 _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
-    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 _CPP: dict[type, str] = {
-    ast.Add: "({} + {})", ast.Sub: "({} - {})", ast.Mult: "({} * {})", ast.Div: "({} / {})",
-    ast.FloorDiv: "floor_div({}, {})", ast.Mod: "mod({}, {})", ast.Pow: "std::pow({}, {})",
-    ast.USub: "(-{})", ast.UAdd: "(+{})", ast.Not: "double(!{})",
-    ast.Eq: "{} == {}", ast.NotEq: "{} != {}", ast.Lt: "{} < {}", ast.LtE: "{} <= {}", ast.Gt: "{} > {}", ast.GtE: "{} >= {}",
-}  # fmt: skip
+    ast.Add: "({} + {})",
+    ast.Sub: "({} - {})",
+    ast.Mult: "({} * {})",
+    ast.Div: "({} / {})",
+    ast.FloorDiv: "floor_div({}, {})",
+    ast.Mod: "mod({}, {})",
+    ast.Pow: "std::pow({}, {})",
+    ast.USub: "(-{})",
+    ast.UAdd: "(+{})",
+    ast.Not: "double(!{})",
+    ast.Eq: "{} == {}",
+    ast.NotEq: "{} != {}",
+    ast.Lt: "{} < {}",
+    ast.LtE: "{} <= {}",
+    ast.Gt: "{} > {}",
+    ast.GtE: "{} >= {}",
+}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"ceil_div": ceil_div, "min": min, "max": max}
 
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> ast.expr:
     if len(text) > MAX_LENGTH:
-        raise InputError(f"the expression has {len(text)} characters; at most {MAX_LENGTH} are allowed")
+        raise InputError(
+            f"the expression has {len(text)} characters; at most {MAX_LENGTH} are allowed"
+        )
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -74,10 +103,16 @@ def _check(node: ast.expr, text: str, depth: int) -> None:
             parts = [test, body, orelse]
         case ast.Call(ast.Name(name), args, []) if name in _FUNCTIONS:
             if len(args) < 2 or (name == "ceil_div" and len(args) != 2):
-                raise InputError(f"`{text}`: {name} takes {'two' if name == 'ceil_div' else 'two or more'} arguments")
+                raise InputError(
+                    f"`{text}`: {name} takes {'two' if name == 'ceil_div' else 'two or more'} "
+                    "arguments"
+                )
             parts = args
         case _:
-            raise InputError(f"`{text}`: `{ast.get_source_segment(text.strip(), node)}` is not allowed in an expression")
+            raise InputError(
+                f"`{text}`: `{ast.get_source_segment(text.strip(), node)}` is not allowed in an "
+                "expression"
+            )
     for part in parts:
         _check(part, text, depth + 1)
 
@@ -88,7 +123,9 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Any:
             result: Any = value
         case ast.Name(name):
             if name not in names:
-                raise InputError(f"unknown name `{name}`; known: {', '.join(sorted(names)) or 'none'}")
+                raise InputError(
+                    f"unknown name `{name}`; known: {', '.join(sorted(names)) or 'none'}"
+                )
             result = names[name]
         case ast.BinOp(left, op, right):
             a, b = _value(left, names), _value(right, names)
@@ -98,7 +135,11 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Any:
         case ast.UnaryOp(op, operand):
             result = _UNARY[type(op)](_value(operand, names))
         case ast.BoolOp(op, values):
-            result = all(_value(v, names) for v in values) if isinstance(op, ast.And) else any(_value(v, names) for v in values)
+            result = (
+                all(_value(v, names) for v in values)
+                if isinstance(op, ast.And)
+                else any(_value(v, names) for v in values)
+            )
         case ast.Compare(left, ops, comparators):
             result, a = True, _value(left, names)
             for compare, right in zip(ops, comparators, strict=True):
@@ -123,28 +164,41 @@ def names_in(expression: str | int | float) -> set[str]:
 @lru_cache(maxsize=4096)
 def _names_in(text: str) -> frozenset[str]:
     nodes = list(ast.walk(_parse(text)))
-    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    called = {
+        node.func.id
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
     return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - called
 
 
 def evaluate(expression: str | int | float, names: Mapping[str, Number]) -> Number:
     """Return the value of `expression`; `names` maps each name to its value.
 
-    Raises `InputError` for anything outside the language, an unknown name, a division by zero, or an absolute value of 2**63 or more.
+    Raises `InputError` for anything outside the language, an unknown name, a division by zero, or
+    an absolute value of 2**63 or more.
     """
     try:
         result: Number = _value(_parse(str(expression)), names)
     except InputError as error:
-        raise InputError(f"expression `{expression}`: {error}" if str(expression) not in str(error) else str(error)) from None
+        raise InputError(
+            f"expression `{expression}`: {error}"
+            if str(expression) not in str(error)
+            else str(error)
+        ) from None
     except OverflowError:
-        raise InputError(f"expression `{expression}`: a value in it is outside the range of 64-bit integers") from None
+        raise InputError(
+            f"expression `{expression}`: a value in it is outside the range of 64-bit integers"
+        ) from None
     except (ArithmeticError, TypeError, ValueError) as error:
         raise InputError(f"expression `{expression}`: {error}") from None
     return result
 
 
 def evaluate_int(expression: str | int | float, names: Mapping[str, Number]) -> int:
-    """Return the value of an expression that is a count. Raises `InputError` as `evaluate` does, or if the value is not a whole number."""
+    """Return the value of an expression that is a count. Raises `InputError` as `evaluate` does, or
+    if the value is not a whole number.
+    """
     value = evaluate(expression, names)
     if value != int(value):
         raise InputError(f"expression `{expression}` gives {value}; expected a whole number")
@@ -152,7 +206,9 @@ def evaluate_int(expression: str | int | float, names: Mapping[str, Number]) -> 
 
 
 def cpp(expression: str | int | float) -> str:
-    """Return the expression in C++, on doubles. `floor_div`, `ceil_div` and `mod` are functions that the code around it has."""
+    """Return the expression in C++, on doubles. `floor_div`, `ceil_div` and `mod` are functions
+    that the code around it has.
+    """
     return _cpp(_parse(str(expression)))
 
 

@@ -16,7 +16,9 @@ MEND = "Where it is committed, restore it: git checkout. Else remove it and run 
 
 
 def read_json(path: Path) -> Any:
-    """Return the data in a JSON file. Raises `InputError` if the file cannot be read or is not JSON."""
+    """Return the data in a JSON file. Raises `InputError` if the file cannot be read or is not
+    JSON.
+    """
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -24,10 +26,14 @@ def read_json(path: Path) -> Any:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file atomically: nobody ever sees half of it. Raises `InputError` if it cannot be written."""
+    """Write a file atomically: nobody ever sees half of it. Raises `InputError` if it cannot be
+    written.
+    """
     part = None
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
             part = file.name
             file.write(data)
         os.chmod(part, 0o644)

@@ -1,4 +1,6 @@
-"""Medians, their intervals, and ratios of paired samples. Nothing here does input or output or touches a device."""
+"""Medians, their intervals, and ratios of paired samples. Nothing here does input or output or
+touches a device.
+"""
 
 import math
 from collections.abc import Sequence
@@ -14,11 +16,14 @@ DRIFT = 3.29
 
 @lru_cache(maxsize=1024)
 def median_ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
-    """Return the ends of the median's interval for n samples: a rank (from 0), and how far to interpolate from its value to the next inward.
+    """Return the ends of the median's interval for n samples: a rank (from 0), and how far to
+    interpolate from its value to the next inward.
 
-    The number of samples below the true median is binomial(n, 1/2) for any distribution of the samples. So intervals that end at whole ranks
-    cover the median with known probabilities. Between the two that enclose `confidence`, the ends are interpolated (Hettmansperger and
-    Sheather, Confidence intervals based on interpolated order statistics, Statistics & Probability Letters 4, 1986). If n is too small for
+    The number of samples below the true median is binomial(n, 1/2) for any distribution of the
+    samples. So intervals that end at whole ranks cover the median with known probabilities. Between
+    the two that enclose `confidence`, the ends are interpolated (Hettmansperger and Sheather,
+    Confidence intervals based on interpolated order statistics, Statistics & Probability Letters 4,
+    1986). If n is too small for
     `confidence` (n < 6 at 95 %), the interval is the whole range.
     """
     tails = [sum(math.comb(n, below) for below in range(rank + 1)) / 2**n for rank in range(n // 2)]
@@ -31,8 +36,11 @@ def median_ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
     return rank, (n - depth) * part / (depth + (n - 2 * depth) * part)
 
 
-def median_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Return the median of the samples and the ends of its distribution-free interval. Raises `ValueError` for no samples.
+def median_interval(
+    samples: ArrayLike, confidence: float = CONFIDENCE
+) -> tuple[float, float, float]:
+    """Return the median of the samples and the ends of its distribution-free interval. Raises
+    `ValueError` for no samples.
 
     For the rounds of one process this is the within-run interval.
     """
@@ -43,29 +51,43 @@ def median_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> tuple
     inner = min(rank + 1, ordered.size - 1)
     low = ordered[rank] + share * (ordered[inner] - ordered[rank])
     high = ordered[-1 - rank] + share * (ordered[-1 - inner] - ordered[-1 - rank])
-    return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2, float(low), float(high)
+    return (
+        float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2,
+        float(low),
+        float(high),
+    )
 
 
 def relative_half_width(samples: ArrayLike) -> float:
-    """Return the larger distance from the median to an end of its interval, relative to the median."""
+    """Return the larger distance from the median to an end of its interval, relative to the
+    median.
+    """
     median, low, high = median_interval(samples)
     return max(high - median, median - low) / median
 
 
-def paired_ratio(reference: ArrayLike, samples: ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Return the median of `reference / samples` with its interval: how many times as fast as the reference the samples are.
+def paired_ratio(
+    reference: ArrayLike, samples: ArrayLike, confidence: float = CONFIDENCE
+) -> tuple[float, float, float]:
+    """Return the median of `reference / samples` with its interval: how many times as fast as the
+    reference the samples are.
 
-    Both are times and have the same length. Element i of both is from round i, so that drift between rounds cancels.
+    Both are times and have the same length. Element i of both is from round i, so that drift
+    between rounds cancels.
     """
-    return median_interval(np.asarray(reference, dtype=float) / np.asarray(samples, dtype=float), confidence)
+    return median_interval(
+        np.asarray(reference, dtype=float) / np.asarray(samples, dtype=float), confidence
+    )
 
 
 @lru_cache(maxsize=1024)
 def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
-    """Return the two-sided quantile of Student's t: |t| stays below it with probability `confidence`.
+    """Return the two-sided quantile of Student's t: |t| stays below it with probability
+    `confidence`.
 
-    `degrees` are whole degrees of freedom. For these the distribution is a finite sum in the angle atan(t / sqrt(degrees)) (Abramowitz and
-    Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4); bisection finds the angle. Raises `ValueError` for no degrees of freedom.
+    `degrees` are whole degrees of freedom. For these the distribution is a finite sum in the angle
+    atan(t / sqrt(degrees)) (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and
+    26.7.4); bisection finds the angle. Raises `ValueError` for no degrees of freedom.
     """
     if degrees < 1:
         raise ValueError("no degrees of freedom")
@@ -86,42 +108,62 @@ def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
 
 
 def _mean_of(processes: Sequence[ArrayLike]) -> tuple[float, float, int]:
-    """Return the mean over processes of each process's median log value, the variance of this mean, and its degrees of freedom.
+    """Return the mean over processes of each process's median log value, the variance of this mean,
+    and its degrees of freedom.
 
-    For a single process the variance is infinite. Raises `ValueError` for no process, or one without a round.
+    For a single process the variance is infinite. Raises `ValueError` for no process, or one
+    without a round.
     """
     values = [median_interval(np.log(np.asarray(rounds, dtype=float)))[0] for rounds in processes]
     if not values:
         raise ValueError("no processes")
     mean, n = math.fsum(values) / len(values), len(values)
-    return mean, math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n if n > 1 else math.inf, n - 1
+    return (
+        mean,
+        math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n if n > 1 else math.inf,
+        n - 1,
+    )
 
 
-def _interval(mean: float, variance: float, degrees: int, confidence: float) -> tuple[float, float, float]:
-    """Return exp(mean) with the ends of its interval by Student's t; without degrees of freedom the interval is from 0 to infinity."""
+def _interval(
+    mean: float, variance: float, degrees: int, confidence: float
+) -> tuple[float, float, float]:
+    """Return exp(mean) with the ends of its interval by Student's t; without degrees of freedom the
+    interval is from 0 to infinity.
+    """
     half = student_t(degrees, confidence) * math.sqrt(variance) if degrees else math.inf
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def between_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Return the estimate and the between-process interval of a positive quantity that each process found in some rounds.
+def between_processes(
+    processes: Sequence[ArrayLike], confidence: float = CONFIDENCE
+) -> tuple[float, float, float]:
+    """Return the estimate and the between-process interval of a positive quantity that each process
+    found in some rounds.
 
-    Model: log quantity = kernel + process + round, with processes drawn at random. The value of a process is the median of its rounds'
-    logarithms, and the estimate is the mean of these values. The interval is that of Student's t, from the variance between the values, with
-    one degree of freedom fewer than processes. In a balanced nested design the variance between the values is the variance between processes
-    plus what is left of the variance between rounds. The variance of the mean consists of just these two (Searle, Casella and McCulloch,
-    Variance Components, 1992, chapter 3). A single process gives only its value: the interval is from 0 to infinity. Raises `ValueError` for
-    no process, or one without a round.
+    Model: log quantity = kernel + process + round, with processes drawn at random. The value of a
+    process is the median of its rounds' logarithms, and the estimate is the mean of these values.
+    The interval is that of Student's t, from the variance between the values, with one degree of
+    freedom fewer than processes. In a balanced nested design the variance between the values is the
+    variance between processes plus what is left of the variance between rounds. The variance of the
+    mean consists of just these two (Searle, Casella and McCulloch, Variance Components, 1992,
+    chapter 3). A single process gives only its value: the interval is from 0 to infinity. Raises
+    `ValueError` for no process, or one without a round.
     """
     return _interval(*_mean_of(processes), confidence)
 
 
-def between_runs(a: Sequence[ArrayLike], b: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Return the estimate and interval of `a / b`, a positive quantity that each of two runs found in its own processes.
+def between_runs(
+    a: Sequence[ArrayLike], b: Sequence[ArrayLike], confidence: float = CONFIDENCE
+) -> tuple[float, float, float]:
+    """Return the estimate and interval of `a / b`, a positive quantity that each of two runs found
+    in its own processes.
 
-    Each run follows the model of `between_processes` with its own variances. The interval is Welch's for the difference of the logarithms
-    (The generalization of "Student's" problem when several different population variances are involved, Biometrika 34, 1947), with the
-    degrees of freedom rounded down. If a run has only one process, the interval is from 0 to infinity. Raises `ValueError` as
+    Each run follows the model of `between_processes` with its own variances. The interval is
+    Welch's for the difference of the logarithms (The generalization of "Student's" problem when
+    several different population variances are involved, Biometrika 34, 1947), with the degrees of
+    freedom rounded down. If a run has only one process, the interval is from 0 to infinity. Raises
+    `ValueError` as
     `between_processes` does.
     """
     (first, *of_a), (second, *of_b) = _mean_of(a), _mean_of(b)
@@ -129,41 +171,61 @@ def between_runs(a: Sequence[ArrayLike], b: Sequence[ArrayLike], confidence: flo
 
 
 def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, int]:
-    """Return the variance of a difference and its degrees of freedom, rounded down, from those of the two means."""
+    """Return the variance of a difference and its degrees of freedom, rounded down, from those of
+    the two means.
+    """
     variance = a[0] + b[0]
     if math.isinf(variance):
         return variance, 0
-    return variance, math.floor(variance**2 / math.fsum(term**2 / n for term, n in (a, b) if term) + 1e-9) if variance else 1
+    return variance, math.floor(
+        variance**2 / math.fsum(term**2 / n for term, n in (a, b) if term) + 1e-9
+    ) if variance else 1
 
 
-def half_of_difference(a: tuple[float, int], b: tuple[float, int], confidence: float = CONFIDENCE) -> float:
+def half_of_difference(
+    a: tuple[float, int], b: tuple[float, int], confidence: float = CONFIDENCE
+) -> float:
     """Return half the width of Welch's interval of the difference of two means.
 
-    Each is given as half the width of its own interval at `CONFIDENCE`, and its degrees of freedom: 0 for an exact value, with width 0,
-    or for a mean of which no interval is known, with infinite width.
+    Each is given as half the width of its own interval at `CONFIDENCE`, and its degrees of freedom:
+    0 for an exact value, with width 0, or for a mean of which no interval is known, with infinite
+    width.
     """
-    variance, degrees = _welch(*((half and (half / student_t(max(n, 1))) ** 2, n) for half, n in (a, b)))
+    variance, degrees = _welch(
+        *((half and (half / student_t(max(n, 1))) ** 2, n) for half, n in (a, b))
+    )
     return (student_t(degrees, confidence) if degrees else 1) * math.sqrt(variance)
 
 
-def within_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the ends of the within-run interval around the estimate of `between_processes`: how well one process's rounds fix a median.
+def within_processes(
+    processes: Sequence[ArrayLike], confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Return the ends of the within-run interval around the estimate of `between_processes`: how
+    well one process's rounds fix a median.
 
     In logarithms, each end is the mean over processes of that end of `median_interval`.
     """
-    intervals = [median_interval(np.log(np.asarray(rounds, dtype=float)), confidence) for rounds in processes]
-    return math.exp(np.mean([low for _, low, _ in intervals])), math.exp(np.mean([high for _, _, high in intervals]))
+    intervals = [
+        median_interval(np.log(np.asarray(rounds, dtype=float)), confidence) for rounds in processes
+    ]
+    return math.exp(np.mean([low for _, low, _ in intervals])), math.exp(
+        np.mean([high for _, _, high in intervals])
+    )
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Return the geometric mean of ratios across problems. Raises `ValueError` if there are none, or if one is not positive."""
+    """Return the geometric mean of ratios across problems. Raises `ValueError` if there are none,
+    or if one is not positive.
+    """
     if not len(values) or min(values) <= 0:
         raise ValueError(f"expected positive values, got {list(values)}")
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
 
 
 def tied(low: ArrayLike, high: ArrayLike, best: int) -> NDArray[np.bool_]:
-    """Return which intervals overlap that of the best, element `best`. The best itself is not tied with itself."""
+    """Return which intervals overlap that of the best, element `best`. The best itself is not tied
+    with itself.
+    """
     lows, highs = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
     is_tied: NDArray[np.bool_] = (highs >= lows[best]) & (lows <= highs[best])
     is_tied[best] = False
@@ -175,11 +237,14 @@ FEW = 128
 
 
 def trend(*series: ArrayLike) -> float:
-    """Return how strongly samples rise (above 0) or fall over time, as a standard normal deviate: the Mann-Kendall test with ties.
+    """Return how strongly samples rise (above 0) or fall over time, as a standard normal deviate:
+    the Mann-Kendall test with ties.
 
-    The deviate is the pairs that rise minus the pairs that fall, over the standard deviation of this difference without a trend (Mann,
-    Nonparametric tests against trend, Econometrica 13, 1945; Kendall, Rank Correlation Methods, 1975, for the ties). For several series only
-    the pairs within each count (Hirsch, Slack and Smith, Techniques of trend analysis, Water Resources Research 18, 1982).
+    The deviate is the pairs that rise minus the pairs that fall, over the standard deviation of
+    this difference without a trend (Mann, Nonparametric tests against trend, Econometrica 13, 1945;
+    Kendall, Rank Correlation Methods, 1975, for the ties). For several series only the pairs within
+    each count (Hirsch, Slack and Smith, Techniques of trend analysis, Water Resources Research 18,
+    1982).
     """
     score, variance = 0.0, 0.0
     for samples in series:
@@ -188,7 +253,11 @@ def trend(*series: ArrayLike) -> float:
         if n <= FEW:
             score += float(np.tril(np.sign(np.subtract.outer(values, values))).sum())
         else:
-            score += float(sum(np.sign(values[later:] - values[:-later]).sum() for later in range(1, n)))
+            score += float(
+                sum(np.sign(values[later:] - values[:-later]).sum() for later in range(1, n))
+            )
         _, ties = np.unique(values, return_counts=True)
-        variance += (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+        variance += (
+            n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())
+        ) / 18
     return (score - math.copysign(1, score)) / math.sqrt(variance) if score and variance else 0.0

@@ -1,4 +1,6 @@
-"""What surrounds a measuring process and may change its times or results: cores, quotas, and the libraries loaded into it."""
+"""What surrounds a measuring process and may change its times or results: cores, quotas, and the
+libraries loaded into it.
+"""
 
 import hashlib
 import os
@@ -20,11 +22,15 @@ VENDORS = {"cuda": re.compile("lib.*cublas"), "cpu": re.compile("lib.*(blas|mkl|
 DRIVER = re.compile(r"lib(cuda|nvidia)\b")
 """NVIDIA's driver, which has its own key in the fingerprint."""
 BUILD_ID = re.compile(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0(.{20})", re.DOTALL)
-"""The note in an ELF file that identifies its build by a digest that the linker made (ld(1), --build-id)."""
+"""The note in an ELF file that identifies its build by a digest that the linker made (ld(1),
+--build-id).
+"""
 
 
 def _of_groups(controller: str, *names: str) -> Iterator[list[str]]:
-    """Yield the words of files of this process's control groups and of those around them (cgroups(7), both versions)."""
+    """Yield the words of files of this process's control groups and of those around them
+    (cgroups(7), both versions).
+    """
     with suppress(OSError):
         for line in (PROC / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -34,7 +40,9 @@ def _of_groups(controller: str, *names: str) -> Iterator[list[str]]:
             for folder in (group, *group.parents):
                 if folder.is_relative_to(CGROUPS):
                     with suppress(OSError):
-                        yield [word for name in names for word in (folder / name).read_text().split()]
+                        yield [
+                            word for name in names for word in (folder / name).read_text().split()
+                        ]
 
 
 def _limits(words: Iterator[list[str]]) -> list[list[int]]:
@@ -44,7 +52,9 @@ def _limits(words: Iterator[list[str]]) -> list[list[int]]:
 
 def cpu_quota() -> float | None:
     """Return how many cores' worth of time control groups grant this process; None for no limit."""
-    periods = _limits(_of_groups("cpu", "cpu.max")) + _limits(_of_groups("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
+    periods = _limits(_of_groups("cpu", "cpu.max")) + _limits(
+        _of_groups("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")
+    )
     return min((quota / period for quota, period in periods), default=None)
 
 
@@ -52,15 +62,20 @@ def cpu_quota() -> float | None:
 def cores() -> int:
     """Return how many cores this process may use: those of its mask, or fewer under a quota.
 
-    It is asked for once. The worker asks before it loads a library, because a library may bind the thread to one core.
+    It is asked for once. The worker asks before it loads a library, because a library may bind the
+    thread to one core.
     """
     mask, quota = len(os.sched_getaffinity(0)), cpu_quota()
     return mask if quota is None else max(1, min(mask, int(quota)))
 
 
 def memory() -> int:
-    """Return how many bytes of memory this process may use: those of the machine, or fewer in a control group."""
-    groups = _limits(_of_groups("memory", "memory.max")) + _limits(_of_groups("memory", "memory.limit_in_bytes"))
+    """Return how many bytes of memory this process may use: those of the machine, or fewer in a
+    control group.
+    """
+    groups = _limits(_of_groups("memory", "memory.max")) + _limits(
+        _of_groups("memory", "memory.limit_in_bytes")
+    )
     return min([psutil.virtual_memory().total, *(limit for (limit,) in groups)])
 
 
@@ -69,11 +84,16 @@ def identity(library: Path) -> str:
     with library.open("rb") as file:
         note = BUILD_ID.search(file.read(1 << 16))
         file.seek(0)
-        return f"build {note[1].hex()}" if note else f"sha256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
+        return (
+            f"build {note[1].hex()}"
+            if note
+            else f"sha256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
+        )
 
 
 def described(kind: str) -> dict[str, Any]:
-    """Return what surrounds this process, which has loaded the libraries of a device kind. Keys of what is not there are left out.
+    """Return what surrounds this process, which has loaded the libraries of a device kind. Keys of
+    what is not there are left out.
 
     - `libraries`: the vendor's libraries,
     - `preloaded`: libraries that /etc/ld.so.preload puts into every process,
@@ -82,20 +102,34 @@ def described(kind: str) -> dict[str, Any]:
     """
     maps = re.findall(r" (/.*\.so\b.*)$", (PROC / "maps").read_text(), re.MULTILINE)
     loaded = [Path(path) for path in dict.fromkeys(maps) if Path(path).exists()]
-    preloaded = {Path(path).resolve() for path in PRELOAD.read_text().split()} if PRELOAD.exists() else set()
-    folders = {Path(folder).resolve() for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder}
+    preloaded = (
+        {Path(path).resolve() for path in PRELOAD.read_text().split()}
+        if PRELOAD.exists()
+        else set()
+    )
+    folders = {
+        Path(folder).resolve()
+        for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        if folder
+    }
     by_key: dict[str, list[Path]] = {
         "libraries": [path for path in loaded if VENDORS[kind].match(path.name)],
         "preloaded": [path for path in loaded if path in preloaded],
-        "from_ld_library_path": [path for path in loaded if path.parent in folders and not DRIVER.match(path.name)],
+        "from_ld_library_path": [
+            path for path in loaded if path.parent in folders and not DRIVER.match(path.name)
+        ],
     }
     quota = cpu_quota()
-    limited = {} if quota is None else {"cpu_quota": quota, "cores_in_mask": len(os.sched_getaffinity(0))}
+    limited = (
+        {} if quota is None else {"cpu_quota": quota, "cores_in_mask": len(os.sched_getaffinity(0))}
+    )
     return {name: _identities(paths) for name, paths in by_key.items() if paths} | limited
 
 
 def _identities(paths: Iterable[Path]) -> dict[str, str]:
-    """Return what identifies libraries, by name: several loaded from different folders may have the same one."""
+    """Return what identifies libraries, by name: several loaded from different folders may have the
+    same one.
+    """
     known: dict[str, set[str]] = {}
     for path in paths:
         known.setdefault(path.name, set()).add(identity(path))
@@ -103,12 +137,17 @@ def _identities(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def remarks(attributes: Mapping[str, Any]) -> list[str]:
-    """Return in words what surrounds the measurements, and no setting of this program takes away, from a device's `attributes`."""
+    """Return in words what surrounds the measurements, and no setting of this program takes away,
+    from a device's `attributes`.
+    """
     words = []
     if names := attributes.get("preloaded"):
         words.append(f"{PRELOAD} loads {', '.join(names)} into every process")
     if names := attributes.get("from_ld_library_path"):
         words.append(f"LD_LIBRARY_PATH provides {', '.join(names)}")
     if quota := attributes.get("cpu_quota"):
-        words.append(f"a control group grants the time of {quota:g} cores; the mask has {attributes['cores_in_mask']}")
+        words.append(
+            f"a control group grants the time of {quota:g} cores; the mask has "
+            f"{attributes['cores_in_mask']}"
+        )
     return words

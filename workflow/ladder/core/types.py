@@ -3,25 +3,49 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["correct", "incorrect", "compile_error", "launch_error", "timeout", "not_supported", "skipped"]
+Status = Literal[
+    "correct", "incorrect", "compile_error", "launch_error", "timeout", "not_supported", "skipped"
+]
 
 FAILED = ("incorrect", "launch_error", "timeout")
-"""Statuses that a configuration gets everywhere once the confirmation finds it so on one problem."""
+"""Statuses that a configuration gets everywhere once the confirmation finds it so on one
+problem.
+"""
 
 KINDS = ("cuda", "cpu")
 """Device kinds; also the folders under `kernels/`."""
 
 
 DISTRIBUTIONS = (
-    "uniform", "normal", "integers", "exact", "exact_tf32", "positive", "lognormal", "scaled", "inner", "outliers", "masked",
-    "cancelling", "alternating", "denormal", "huge", "sparse", "hilbert", "nonfinite", "mixed",
-)  # fmt: skip
-"""Distributions that operands can be drawn from, in the order of the `enum` in `devices/operands.h`, which defines them."""
+    "uniform",
+    "normal",
+    "integers",
+    "exact",
+    "exact_tf32",
+    "positive",
+    "lognormal",
+    "scaled",
+    "inner",
+    "outliers",
+    "masked",
+    "cancelling",
+    "alternating",
+    "denormal",
+    "huge",
+    "sparse",
+    "hilbert",
+    "nonfinite",
+    "mixed",
+)
+"""Distributions that operands can be drawn from, in the order of the `enum` in
+`devices/operands.h`, which defines them.
+"""
 
 
 @dataclass(frozen=True)
 class ElementType:
-    """How the elements of A, B and C are stored, and the type in which products are summed and which alpha and beta have.
+    """How the elements of A, B and C are stored, and the type in which products are summed and
+    which alpha and beta have.
 
     `unit_roundoff` is that of the sums, `output_roundoff` that of an element of C.
     """
@@ -42,15 +66,21 @@ class ElementType:
 ELEMENT_TYPES = {
     "float32": ElementType("float32", 4, "float", "float", 2.0**-24, 2.0**-24, (-126, 127)),
     "float64": ElementType("float64", 8, "double", "double", 2.0**-53, 2.0**-53, (-1022, 1023)),
-    "float16": ElementType("float16", 2, "__half", "float", 2.0**-24, 2.0**-11, (-14, 15), "cuda_fp16.h"),
-    "bfloat16": ElementType("bfloat16", 2, "__nv_bfloat16", "float", 2.0**-24, 2.0**-8, (-126, 127), "cuda_bf16.h"),
+    "float16": ElementType(
+        "float16", 2, "__half", "float", 2.0**-24, 2.0**-11, (-14, 15), "cuda_fp16.h"
+    ),
+    "bfloat16": ElementType(
+        "bfloat16", 2, "__nv_bfloat16", "float", 2.0**-24, 2.0**-8, (-126, 127), "cuda_bf16.h"
+    ),
 }
 OF_CUDA = tuple(name for name, element in ELEMENT_TYPES.items() if element.header)
 """Element types that only GPUs have."""
 
 
 def flops(m: int, n: int, k: int) -> int:
-    """Return the floating-point operations counted for one GEMM: `2*M*N*K`, the convention of BLAS benchmarks."""
+    """Return the floating-point operations counted for one GEMM: `2*M*N*K`, the convention of BLAS
+    benchmarks.
+    """
     return 2 * m * n * k
 
 

@@ -1,24 +1,34 @@
-"""The verdict on two candidates timed side by side, from the interval of their ratio, and intervals as text."""
+"""The verdict on two candidates timed side by side, from the interval of their ratio, and intervals
+as text.
+"""
 
 from typing import Any
 
 SAME = "not distinguishable"
 """The verdict if the interval of the ratio reaches to within `MARGIN` of 1."""
 MARGIN = 1e-3
-"""The relative difference that the whole interval must exceed. It is what the clock resolves in a sample of 500 microseconds: half a
-microsecond (CUDA Runtime API, cudaEventElapsedTime). Nobody chooses a kernel for less. `ladder repeat` says how often intervals alone call
-the same binary different."""
+"""The relative difference that the whole interval must exceed. It is what the clock resolves in a
+sample of 500 microseconds: half a microsecond (CUDA Runtime API, cudaEventElapsedTime). Nobody
+chooses a kernel for less. `ladder repeat` says how often intervals alone call the same binary
+different.
+"""
 UNCONFIRMED = "not confirmed"
 """The verdict if the confirmation was left out: medians of different rounds allow no verdict."""
 AGAIN = "measure again"
 """The verdict if marks of the rows could have caused any other."""
 BUSY = ("disturbed", "unsteady")
-"""The marks of a row that a busy machine gives, and that can cause any difference and hide it: docs/method.md defines them."""
+"""The marks of a row that a busy machine gives, and that can cause any difference and hide it:
+docs/method.md defines them.
+"""
 UNSTEADY, UNKNOWN = 1.1, 1.25
-"""The factors by which the reference's ratio to itself, and the ends of its interval, may differ from 1. Beyond, no ratio is a result."""
+"""The factors by which the reference's ratio to itself, and the ends of its interval, may differ
+from 1. Beyond, no ratio is a result.
+"""
 
 NOT_KNOWN, FACTOR = "not known", 2
-"""An interval with an end beyond this factor of the value says nothing: Student's t of two processes makes "0.0 to 122864"."""
+"""An interval with an end beyond this factor of the value says nothing: Student's t of two
+processes makes "0.0 to 122864".
+"""
 
 
 def known(value: float, low: float, high: float) -> bool:
@@ -27,8 +37,14 @@ def known(value: float, low: float, high: float) -> bool:
 
 
 def interval(form: str, value: float, low: float, high: float) -> str:
-    """Return an interval of a positive value as text: `1.05 to 1.07`, by a format specification, or `NOT_KNOWN`."""
-    return " to ".join(format(end, form).rstrip(".") for end in (low, high)) if known(value, low, high) else NOT_KNOWN
+    """Return an interval of a positive value as text: `1.05 to 1.07`, by a format specification, or
+    `NOT_KNOWN`.
+    """
+    return (
+        " to ".join(format(end, form).rstrip(".") for end in (low, high))
+        if known(value, low, high)
+        else NOT_KNOWN
+    )
 
 
 def of(low: float, high: float) -> str:
@@ -43,7 +59,11 @@ def steady(ratio: float, low: float, high: float) -> bool:
 
 def marks(*cells: Any) -> list[str]:
     """Return the marks in cells of a column `marks`, each once; an empty cell may be NaN."""
-    return list(dict.fromkeys(mark for cell in cells if isinstance(cell, str) for mark in cell.split("; ") if mark))
+    return list(
+        dict.fromkeys(
+            mark for cell in cells if isinstance(cell, str) for mark in cell.split("; ") if mark
+        )
+    )
 
 
 def busy(*cells: Any) -> list[str]:

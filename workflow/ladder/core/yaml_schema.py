@@ -1,4 +1,6 @@
-"""Read the user's YAML and check it against a schema. Every message names the file, the key, the value and what was expected."""
+"""Read the user's YAML and check it against a schema. Every message names the file, the key, the
+value and what was expected.
+"""
 
 import json
 import re
@@ -14,20 +16,26 @@ from ladder.core.errors import InputError, one_of
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 _AMBIGUOUS = re.compile(r"[-+]?0[0-9_]+|[-+]?[0-9][0-9_]*(:[0-9_.]+)+|[0-9]{4}-[0-9]{1,2}-[0-9].*")
-"""What YAML 1.1 reads as an octal number, a number to base 60, or a date: `010`, `1:30`, `2024-11-29`. In YAML 1.2 none is that."""
+"""What YAML 1.1 reads as an octal number, a number to base 60, or a date: `010`, `1:30`,
+`2024-11-29`. In YAML 1.2 none is that.
+"""
 _extend: Any = jsonschema.validators.extend
 _Validator = _extend(
     jsonschema.Draft202012Validator,  # which takes 64.0 for a whole number
-    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: type(value) is int
+    ),
 )
 
 
 class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
-    """The safe loader, without what YAML accepts silently: duplicate keys, and aliases, a few of which can stand for gigabytes.
+    """The safe loader, without what YAML accepts silently: duplicate keys, and aliases, a few of
+    which can stand for gigabytes.
 
     What is `_AMBIGUOUS` is text, so that a message shows it as it was written.
 
-    Every job reads YAML, so the parser is libyaml's, which is fast. The composer above it is PyYAML's: libyaml's recurses without end.
+    Every job reads YAML, so the parser is libyaml's, which is fast. The composer above it is
+    PyYAML's: libyaml's recurses without end.
     """
 
     def __init__(self, text: str) -> None:
@@ -37,7 +45,9 @@ class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             alias: Any = self.peek_event()
-            raise yaml.composer.ComposerError(None, None, "aliases (*) are not allowed", alias.start_mark)
+            raise yaml.composer.ComposerError(
+                None, None, "aliases (*) are not allowed", alias.start_mark
+            )
         return super().compose_node(parent, index)
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
@@ -64,11 +74,15 @@ def read(path: Path) -> str:
 
 
 def load(text: str, source: str) -> Any:
-    """Return the data in the YAML `text`. Messages call it `source`. Raises `InputError` if it is not valid YAML."""
+    """Return the data in the YAML `text`. Messages call it `source`. Raises `InputError` if it is
+    not valid YAML.
+    """
     try:
         return _Loader(text).get_single_data()
-    except Exception as error:  # a value that contradicts its tag, such as `!!int x`, makes PyYAML raise any exception
-        message = str(error).replace('in "<unicode string>", ', "")  # what libyaml calls the text; `source` names it
+    # a value that contradicts its tag, such as `!!int x`, makes PyYAML raise any exception
+    except Exception as error:
+        # what libyaml calls the text; `source` names it
+        message = str(error).replace('in "<unicode string>", ', "")
         raise InputError(f"{source}: not valid YAML: {message}") from None
 
 
@@ -80,30 +94,41 @@ def _validator(schema: str) -> Any:
 def check(data: Any, schema: str, source: str) -> None:
     """Raise `InputError` with every violation of `schemas/<schema>.schema.yaml`, one per line."""
     _check_plain(data, source, "")
-    errors = sorted(_validator(schema).iter_errors(data), key=lambda error: [str(part) for part in error.absolute_path])
+    errors = sorted(
+        _validator(schema).iter_errors(data),
+        key=lambda error: [str(part) for part in error.absolute_path],
+    )
     if errors:
         raise InputError("\n".join(dict.fromkeys(_complaint(error, source) for error in errors)))
 
 
 def _check_plain(value: Any, source: str, path: str) -> None:
-    """Raise `InputError` for data that YAML allows but a schema cannot check: keys that are not text, NaN, numbers without end."""
+    """Raise `InputError` for data that YAML allows but a schema cannot check: keys that are not
+    text, NaN, numbers without end.
+    """
     match value:
         case dict():
             for key, part in value.items():
                 if not isinstance(key, str):
                     raise InputError(
-                        f"{source}: {path or 'the file'}: got the key {shorten(str(key)[:80])}; expected keys to be text"
+                        f"{source}: {path or 'the file'}: got the key {shorten(str(key)[:80])}; "
+                        "expected keys to be text"
                     )
                 _check_plain(part, source, f"{path}.{key}".lstrip("."))
         case list():
             for index, part in enumerate(value):
                 _check_plain(part, source, f"{path}[{index}]")
         case int() | float() if not abs(value) < 2**63:  # NaN fails too
-            raise InputError(f"{source}: {path or 'the file'}: got a number that is NaN or too large; expected one below 2**63")
+            raise InputError(
+                f"{source}: {path or 'the file'}: got a number that is NaN or too large; expected "
+                "one below 2**63"
+            )
 
 
 def _complaint(error: Any, source: str) -> str:
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path).lstrip(".")
+    path = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path
+    ).lstrip(".")
     if error.validator == "additionalProperties":
         known = sorted(error.schema.get("properties", {}))
         unknown = [key for key in error.instance if key not in known]
@@ -112,25 +137,39 @@ def _complaint(error: Any, source: str) -> str:
     if error.validator == "required":
         missing = [key for key in error.validator_value if key not in error.instance]
         return f"{source}: {path + ': ' if path else ''}missing key {', '.join(missing)}"
-    expected = error.schema.get("description") or f"{error.validator} {json.dumps(error.validator_value)}"
+    expected = (
+        error.schema.get("description") or f"{error.validator} {json.dumps(error.validator_value)}"
+    )
     expected += ", each once" if error.validator == "uniqueItems" else ""
-    return f"{source}: {path or 'the file'}: got {shorten(error.instance)}; expected {expected}{_hint(error.instance)}"
+    return (
+        f"{source}: {path or 'the file'}: got {shorten(error.instance)}; expected "
+        f"{expected}{_hint(error.instance)}"
+    )
 
 
 def _hint(value: Any) -> str:
-    """Return how to write the first number in `value` that is text: YAML's powers of ten have a point and a sign."""
+    """Return how to write the first number in `value` that is text: YAML's powers of ten have a
+    point and a sign.
+    """
     if isinstance(value, dict | list):
-        return next(filter(None, map(_hint, value.values() if isinstance(value, dict) else value)), "")
-    if not isinstance(value, str) or not re.fullmatch(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+|[-+]?0[0-9]+", value):
+        return next(
+            filter(None, map(_hint, value.values() if isinstance(value, dict) else value)), ""
+        )
+    if not isinstance(value, str) or not re.fullmatch(
+        r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+|[-+]?0[0-9]+", value
+    ):
         return ""
     number = float(value)
     return (
-        f"; {value} is text in YAML, write {f'{number:.0f}' if number.is_integer() and abs(number) < 2**63 else f'{number:.1e}'}"
+        f"; {value} is text in YAML, write "
+        f"{f'{number:.0f}' if number.is_integer() and abs(number) < 2**63 else f'{number:.1e}'}"
     )
 
 
 def typed(value: Any) -> Any:
-    """Return `value` with numbers, true and false parsed as YAML does: `--config` of Snakemake leaves them as text in lists and mappings."""
+    """Return `value` with numbers, true and false parsed as YAML does: `--config` of Snakemake
+    leaves them as text in lists and mappings.
+    """
     match value:
         case dict():
             return {key: typed(part) for key, part in value.items()}

@@ -1,1 +1,3 @@
-"""GPUs and the host CPU: finding and locking them, operands, launches, timed rounds, vendors' libraries."""
+"""GPUs and the host CPU: finding and locking them, operands, launches, timed rounds, vendors'
+libraries.
+"""

@@ -14,7 +14,9 @@ from ladder.model.problem import Problem
 
 
 class Refused(Exception):
-    """The device cannot run a configuration, or running it failed. If `fatal`, this process cannot go on with the device."""
+    """The device cannot run a configuration, or running it failed. If `fatal`, this process cannot
+    go on with the device.
+    """
 
     def __init__(self, status: Status, reason: str, fatal: bool = False) -> None:
         super().__init__(reason)
@@ -29,7 +31,9 @@ class Launch:
     """A kernel or a vendor's call on the present problem."""
 
     bind: Callable[[int, int, int], Call]
-    """Returns a call on A, B and C at these addresses that is ready to be made. On a GPU the call is queued, not waited for."""
+    """Returns a call on A, B and C at these addresses that is ready to be made. On a GPU the call
+    is queued, not waited for.
+    """
     before: Call = lambda: None
     """Called before the clock starts, for example to set the number of threads."""
     tf32: bool = False
@@ -38,9 +42,11 @@ class Launch:
 
 @dataclass
 class Sample:
-    """Launches that are timed together, back to back. Each has rows of A and B that begin elsewhere, and its own C.
+    """Launches that are timed together, back to back. Each has rows of A and B that begin
+    elsewhere, and its own C.
 
-    One of them, drawn at random each time, is audited: a launch cannot tell from its operands whether it will be.
+    One of them, drawn at random each time, is audited: a launch cannot tell from its operands
+    whether it will be.
     """
 
     call: Call
@@ -65,17 +71,23 @@ class Errors:
     where: int
     """The index of that element, row * N + column."""
     wild: int
-    """Elements that are NaN or infinite and should not be, elements that should be and are not, and elements never written."""
+    """Elements that are NaN or infinite and should not be, elements that should be and are not, and
+    elements never written.
+    """
     stray: int
     """Overwritten canaries around C: before, after, and in the padding of its rows."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit of a timed launch found, by a product with a vector of random signs instead of the whole reference."""
+    """What an audit of a timed launch found, by a product with a vector of random signs instead of
+    the whole reference.
+    """
 
     worst: float
-    """Largest |C x - alpha A (B x) - beta C0 x| of a row, over sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2)."""
+    """Largest |C x - alpha A (B x) - beta C0 x| of a row, over sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 /
+    K + |beta C0_i|^2).
+    """
     changed: int
     """Changed elements of A and B, and changed canaries in the padding of their rows."""
     stray: int
@@ -83,27 +95,37 @@ class Audit:
 
 @dataclass(frozen=True)
 class Timed:
-    """A sample: microseconds for all its launches, its audit, and the errors of every element if these were requested."""
+    """A sample: microseconds for all its launches, its audit, and the errors of every element if
+    these were requested.
+    """
 
     us: float
     audit: Audit
     errors: Errors | None = None
     cpu_ns: tuple[int, int] = (0, 0)
-    """On a CPU, the time that this process, and that the measuring thread, computed from the start until all other threads rested."""
+    """On a CPU, the time that this process, and that the measuring thread, computed from the start
+    until all other threads rested.
+    """
     sm_clock_mhz: float | None = None
     """The mean clock meanwhile, if the device counts its own cycles."""
     settled: bool = True
     """Whether clock and power had settled before; of launches back to back."""
     power_w: float | None = None
-    """The mean power of the whole board meanwhile; of launches back to back, if something counts energy."""
+    """The mean power of the whole board meanwhile; of launches back to back, if something counts
+    energy.
+    """
 
 
 class Device(ABC):
-    """A device as the worker uses it. Operands must be in use before any call that depends on them."""
+    """A device as the worker uses it. Operands must be in use before any call that depends on
+    them.
+    """
 
     kind: str
     names: Mapping[str, int] = MappingProxyType({})
-    """The device's values by the names in `kernel_file.DEVICE_NAMES`, for the expressions of a kernel's header."""
+    """The device's values by the names in `kernel_file.DEVICE_NAMES`, for the expressions of a
+    kernel's header.
+    """
     rotates = False
     """Whether a sample of several launches can keep the caches cold between them."""
     warm_seconds: float
@@ -117,7 +139,9 @@ class Device(ABC):
 
     @abstractmethod
     def operands(self, problem: Problem) -> Any:
-        """Make the operands of a problem and use them. The result can be passed to `use` and to `free`."""
+        """Make the operands of a problem and use them. The result can be passed to `use` and to
+        `free`.
+        """
 
     @abstractmethod
     def use(self, operands: Any) -> None:
@@ -133,34 +157,47 @@ class Device(ABC):
 
     @abstractmethod
     def baseline(self, name: str, algorithm: int | None = None) -> Launch:
-        """Return a launch of a vendor's call on the present problem, by default with the library's own choice. Raises `Refused`."""
-
-    @abstractmethod
-    def check(self, launch: Launch) -> Errors:
-        """Draw the operands, poison C, launch once and compare C with the reference. Raises `Refused` if the launch fails."""
-
-    @abstractmethod
-    def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return A, B and C as drawn for the last `check`, and its result. Each is flat, from the matrix's first element on."""
-
-    @abstractmethod
-    def reserve(self, times: int, cold: bool) -> None:
-        """Make room for samples of `times` launches. Call it before the first of the samples that will be timed together is made."""
-
-    @abstractmethod
-    def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
-        """Return a sample of `times` launches back to back, without the host in between if the device can do that.
-
-        With `cold`, each launch uses another copy of the operands. There are so many copies that none is in the caches when its turn comes
-        again.
+        """Return a launch of a vendor's call on the present problem, by default with the library's
+        own choice. Raises `Refused`.
         """
 
     @abstractmethod
-    def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
-        """Time each sample once, in order. With `cold`, flush the caches before each. Sets `reading`.
+    def check(self, launch: Launch) -> Errors:
+        """Draw the operands, poison C, launch once and compare C with the reference. Raises
+        `Refused` if the launch fails.
+        """
 
-        First the operands are drawn from `seed`. Before each sample C and the workspace are poisoned; after it one of its launches is
-        audited. With `compare`, this is the last, and every element of its result is also compared with the float64 reference.
+    @abstractmethod
+    def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return A, B and C as drawn for the last `check`, and its result. Each is flat, from the
+        matrix's first element on.
+        """
+
+    @abstractmethod
+    def reserve(self, times: int, cold: bool) -> None:
+        """Make room for samples of `times` launches. Call it before the first of the samples that
+        will be timed together is made.
+        """
+
+    @abstractmethod
+    def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
+        """Return a sample of `times` launches back to back, without the host in between if the
+        device can do that.
+
+        With `cold`, each launch uses another copy of the operands. There are so many copies that
+        none is in the caches when its turn comes again.
+        """
+
+    @abstractmethod
+    def time_round(
+        self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False
+    ) -> list[Timed]:
+        """Time each sample once, in order. With `cold`, flush the caches before each. Sets
+        `reading`.
+
+        First the operands are drawn from `seed`. Before each sample C and the workspace are
+        poisoned; after it one of its launches is audited. With `compare`, this is the last, and
+        every element of its result is also compared with the float64 reference.
         """
 
     @abstractmethod
@@ -169,10 +206,12 @@ class Device(ABC):
 
     @abstractmethod
     def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
-        """Repeat a sample back to back until clock and power have settled, then time it. Sets `reading`.
+        """Repeat a sample back to back until clock and power have settled, then time it. Sets
+        `reading`.
 
-        The time is the mean of a call among those that follow each other for `back_to_back.MEASURED_SECONDS`. One more call, on a poisoned
-        C, is then audited and compared. `us` is roughly what a call takes.
+        The time is the mean of a call among those that follow each other for
+        `back_to_back.MEASURED_SECONDS`. One more call, on a poisoned C, is then audited and
+        compared. `us` is roughly what a call takes.
         """
 
     @abstractmethod
@@ -180,7 +219,9 @@ class Device(ABC):
         """Return clocks and temperature now; empty if they cannot be read."""
 
     def other_processes(self) -> int | None:
-        """Return how many processes besides this one compute on the device now; None if that is unknown."""
+        """Return how many processes besides this one compute on the device now; None if that is
+        unknown.
+        """
         return None
 
     @abstractmethod
@@ -189,15 +230,19 @@ class Device(ABC):
 
     @abstractmethod
     def peaks(self) -> dict[str, float]:
-        """Return limits measured on the device: `fp32_tflops`, multiply-adds from registers, and `copy_tb_s`, read and write counted.
+        """Return limits measured on the device: `fp32_tflops`, multiply-adds from registers, and
+        `copy_tb_s`, read and write counted.
 
-        A GPU also has `l2_tb_s`, reads from the L2 cache, and the mean time of one load, `l2_latency_ns` and `memory_latency_ns`; one of
-        compute capability 9.0 also `tensor_16_bit_tflops`, products of 16 bits on the tensor cores.
+        A GPU also has `l2_tb_s`, reads from the L2 cache, and the mean time of one load,
+        `l2_latency_ns` and `memory_latency_ns`; one of compute capability 9.0 also
+        `tensor_16_bit_tflops`, products of 16 bits on the tensor cores.
         """
 
     @abstractmethod
     def launch_us(self, times: int) -> float:
-        """Return the microseconds that the clock shows for an empty launch, one of `times` in a sample. Nothing shorter can be timed."""
+        """Return the microseconds that the clock shows for an empty launch, one of `times` in a
+        sample. Nothing shorter can be timed.
+        """
 
     @abstractmethod
     def close(self) -> None:

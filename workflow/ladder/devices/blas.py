@@ -1,4 +1,6 @@
-"""NumPy's BLAS, called as BLAS so that alpha, beta and leading dimensions mean the same. threadpoolctl fixes its threads."""
+"""NumPy's BLAS, called as BLAS so that alpha, beta and leading dimensions mean the same.
+threadpoolctl fixes its threads.
+"""
 
 import ctypes
 import re
@@ -33,34 +35,58 @@ def _gemm(letter: str) -> tuple[Any, Any]:
         loaded = ctypes.CDLL(library["filepath"])
         for symbol in _SYMBOLS:
             if hasattr(loaded, symbol.format(letter)):
-                return getattr(loaded, symbol.format(letter)), ctypes.c_int64 if "64_" in symbol else ctypes.c_int
+                return getattr(
+                    loaded, symbol.format(letter)
+                ), ctypes.c_int64 if "64_" in symbol else ctypes.c_int
     raise Refused("not_supported", "NumPy's BLAS exports no cblas_gemm")
 
 
 def version() -> str:
-    """Return name and version of the BLAS, and the processor that its kernels are for: `openblas 0.3.30 (SkylakeX)`.
+    """Return name and version of the BLAS, and the processor that its kernels are for: `openblas
+    0.3.30 (SkylakeX)`.
 
-    OpenBLAS takes the kernels of an old processor if it does not know this one. If these leave AVX2 unused, the text says so.
+    OpenBLAS takes the kernels of an old processor if it does not know this one. If these leave AVX2
+    unused, the text says so.
     """
     has_avx2 = re.search(r"^flags\s*:.* avx2\b", CPUINFO.read_text(), re.MULTILINE)
     words = []
     for library in controller().info():
         kernels = library.get("architecture", "unknown")
-        slow = has_avx2 and library["internal_api"] == "openblas" and kernels.lower() not in WITH_AVX2
-        words.append(f"{library['internal_api']} {library['version']} ({kernels}{', which leave AVX2 unused' if slow else ''})")
+        slow = (
+            has_avx2 and library["internal_api"] == "openblas" and kernels.lower() not in WITH_AVX2
+        )
+        words.append(
+            f"{library['internal_api']} {library['version']} "
+            f"({kernels}{', which leave AVX2 unused' if slow else ''})"
+        )
     return ", ".join(words)
 
 
 def launch(device: Cpu, name: str) -> Launch:
-    """Return the launch of `blas_1` or `blas_all` on the device's operands, with one thread or one per core."""
+    """Return the launch of `blas_1` or `blas_all` on the device's operands, with one thread or one
+    per core.
+    """
     gemm, integer = _gemm("s" if device.given.element_type == "float32" else "d")
     gemm.restype = None
     threads = 1 if name == "blas_1" else cores()
 
     def bind(*addresses: int) -> Call:
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = device.arguments(*addresses)
-        return partial(gemm, ROW_MAJOR, NO_TRANSPOSE, NO_TRANSPOSE, *(integer(x.value) for x in (m, n, k)),
-                       alpha, a, integer(lda.value), b, integer(ldb.value), beta, c, integer(ldc.value))  # fmt: skip
+        return partial(
+            gemm,
+            ROW_MAJOR,
+            NO_TRANSPOSE,
+            NO_TRANSPOSE,
+            *(integer(x.value) for x in (m, n, k)),
+            alpha,
+            a,
+            integer(lda.value),
+            b,
+            integer(ldb.value),
+            beta,
+            c,
+            integer(ldc.value),
+        )
 
     def limit() -> None:
         for library in controller().lib_controllers:

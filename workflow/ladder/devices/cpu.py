@@ -42,10 +42,13 @@ LINE_BYTES = 64  # of a cache line
 SETTLE_SECONDS = 0.0003
 """Time between looks at whether other threads rest, as they must before the clock starts."""
 LOOK_SECONDS = 0.003
-"""The most that counts of the time from one look to the next: the rest is time in which this process had no core, or stood still."""
+"""The most that counts of the time from one look to the next: the rest is time in which this
+process had no core, or stood still.
+"""
 RESTLESS_SECONDS = 2.0
-"""How long other threads may compute after a call. Threads of OpenMP and BLAS rest much sooner unless configured otherwise; threads that
-compute longer would disturb every timing."""
+"""How long other threads may compute after a call. Threads of OpenMP and BLAS rest much sooner
+unless configured otherwise; threads that compute longer would disturb every timing.
+"""
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
@@ -67,29 +70,42 @@ class Operands:
         self.make(0, 1)
 
     def make(self, extra: int, launches: int) -> None:
-        """Allocate the matrices, with `extra` rows of A and B below their own, and a C for each of `launches`."""
+        """Allocate the matrices, with `extra` rows of A and B below their own, and a C for each of
+        `launches`.
+        """
         self.extra, self.places = extra, places(self.given, extra)
         self.drawn = [np.empty(place.total, self.given.element_type) for place in self.places]
         self.arrays = [np.empty_like(array) for array in self.drawn[:2]]
         total, step = self.places[2].total, LINE_BYTES // self.drawn[0].itemsize
-        self.rooms = np.empty((launches, total + (RESULT_SHIFTS - 1) * step), self.given.element_type)
+        self.rooms = np.empty(
+            (launches, total + (RESULT_SHIFTS - 1) * step), self.given.element_type
+        )
         shifts = result_shifts(np.random.default_rng(), launches)
-        self.results = [room[step * shift :][:total] for room, shift in zip(self.rooms, shifts, strict=True)]
+        self.results = [
+            room[step * shift :][:total] for room, shift in zip(self.rooms, shifts, strict=True)
+        ]
         self.seed: int | None = None
         """The seed of the drawn matrices; None before the first draw."""
 
     def addresses(self, row: int = 0, launch: int = 0) -> list[int]:
         """Return the addresses of A and B from `row` on, and of the C of a launch of a sample."""
         skipped = row, row, 0
-        firsts = [place.first + skip * place.ld for place, skip in zip(self.places, skipped, strict=True)]
+        firsts = [
+            place.first + skip * place.ld for place, skip in zip(self.places, skipped, strict=True)
+        ]
         arrays = [*self.arrays, self.results[launch]]
-        return [array.ctypes.data + first * array.itemsize for array, first in zip(arrays, firsts, strict=True)]
+        return [
+            array.ctypes.data + first * array.itemsize
+            for array, first in zip(arrays, firsts, strict=True)
+        ]
 
     def matrix(self, which: int, row: int = 0) -> NDArray[Any]:
         """Return M rows of A or K rows of B from `row` on, or C, as drawn."""
         place, rows = self.places[which], (self.given.m, self.given.k, self.given.m)[which]
         first = place.first + row * place.ld
-        return self.drawn[which][first : first + rows * place.ld].reshape(rows, place.ld)[:, : place.cols]
+        return self.drawn[which][first : first + rows * place.ld].reshape(rows, place.ld)[
+            :, : place.cols
+        ]
 
 
 class Cpu(Device):
@@ -138,7 +154,9 @@ class Cpu(Device):
         if at.seed != seed:
             for array, place, draw in zip(at.drawn, at.places, draws(self.given), strict=True):
                 pointer = ctypes.c_void_p(array.ctypes.data)
-                self._support.fill(pointer, array.itemsize, _Place(*place), _Draw(*draw._replace(seed=seed)))
+                self._support.fill(
+                    pointer, array.itemsize, _Place(*place), _Draw(*draw._replace(seed=seed))
+                )
             at.seed = seed
         for array, drawn in zip(at.arrays, at.drawn[:2], strict=True):
             array[:] = drawn
@@ -157,11 +175,21 @@ class Cpu(Device):
         alpha, beta = (c_type(float(value)) for value in scalars(problem))
         pointer = [ctypes.c_void_p(address) for address in addresses]
         sizes = [ctypes.c_int(size) for size in (problem.m, problem.n, problem.k)]
-        return [*sizes, alpha, pointer[0], ctypes.c_int(problem.lda), pointer[1], ctypes.c_int(problem.ldb),
-                beta, pointer[2], ctypes.c_int(problem.ldc)]  # fmt: skip
+        return [
+            *sizes,
+            alpha,
+            pointer[0],
+            ctypes.c_int(problem.lda),
+            pointer[1],
+            ctypes.c_int(problem.ldb),
+            beta,
+            pointer[2],
+            ctypes.c_int(problem.ldc),
+        ]
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
-        # its own file has its own static variables: of two with the same binary, one would find the other's fresh result
+        # its own file has its own static variables: of two with the same binary, one would find the
+        # other's fresh result
         key = hashlib.sha256(f"{kernel.name}-{configuration.slug}\0".encode() + binary).hexdigest()
         path = Path(self._scratch.name) / f"{key}.so"
         if not path.exists():
@@ -178,7 +206,9 @@ class Cpu(Device):
         return self._baselines(self, name)
 
     def _reference(self, row: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, for A and B from `row` on."""
+        """Return R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, for A and
+        B from `row` on.
+        """
         at = self._at
         if at.reference[:2] != (at.seed, row):
             alpha, beta = (float(value) for value in scalars(self.given))
@@ -189,8 +219,16 @@ class Cpu(Device):
 
     def _compare(self, result: NDArray[Any], row: int) -> Errors:
         at, sums = self._at, np.empty((1, 7))
-        pointers = [ctypes.c_void_p(array.ctypes.data) for array in (result, *self._reference(row), sums)]
-        self._support.compare(pointers[0], result.itemsize, _Place(*at.places[2]), *pointers[1:], exact_elements(self.given))
+        pointers = [
+            ctypes.c_void_p(array.ctypes.data) for array in (result, *self._reference(row), sums)
+        ]
+        self._support.compare(
+            pointers[0],
+            result.itemsize,
+            _Place(*at.places[2]),
+            *pointers[1:],
+            exact_elements(self.given),
+        )
         return errors_of(sums)
 
     def check(self, launch: Launch) -> Errors:
@@ -204,7 +242,10 @@ class Cpu(Device):
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         at = self._at
         places = (*at.places, at.places[2])
-        a, b, c, result = (x[place.first :].copy() for x, place in zip((*at.drawn, at.results[0]), places, strict=True))
+        a, b, c, result = (
+            x[place.first :].copy()
+            for x, place in zip((*at.drawn, at.results[0]), places, strict=True)
+        )
         return a, b, c, result
 
     def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
@@ -218,26 +259,33 @@ class Cpu(Device):
 
         return Sample(call, launch.before, times)
 
-    def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
+    def time_round(
+        self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False
+    ) -> list[Timed]:
         results = list[Timed]()
         for sample in samples:
             sample.before()
             if (self.settle() or self._waited) and not cold:
-                # the wait has let BLAS's own buffers go cold. This A differs from the A that is timed
+                # the wait has let BLAS's own buffers go cold. This A differs from the A that is
+                # timed
                 self._at.arrays[0][:] = self._at.drawn[0][::-1]
                 sample.call()
             self._draw(seed)
             self._poison(sample.times)
             if cold:
                 self._evict(sample.times)
-            # the thread's clock is read first and last, so that a reading never counts for the process alone
+            # the thread's clock is read first and last, so that a reading never counts for the
+            # process alone
             thread, process = time.thread_time_ns(), time.process_time_ns()
             us = self._time(sample.call)
             picked = self._picked(sample, compare)
-            # the system accounts for what another thread has computed when that thread comes to rest, or milliseconds later
+            # the system accounts for what another thread has computed when that thread comes to
+            # rest, or milliseconds later
             self._waited = self.settle()
             cpu_ns = time.process_time_ns() - process, time.thread_time_ns() - thread
-            results.append(Timed(us, self._audit(*picked), self._compare(*picked) if compare else None, cpu_ns))
+            results.append(
+                Timed(us, self._audit(*picked), self._compare(*picked) if compare else None, cpu_ns)
+            )
         self.reading = self.monitor()
         self.busy_us += sum(timed.us for timed in results)
         return results
@@ -260,28 +308,55 @@ class Cpu(Device):
         return Timed(us, self._audit(*picked), self._compare(*picked), settled=settled)
 
     def _picked(self, sample: Sample, last: bool = False) -> tuple[NDArray[Any], int]:
-        """Return a copy of the result of one launch, made at once: what a left-behind thread writes later comes too late; and its row."""
+        """Return a copy of the result of one launch, made at once: what a left-behind thread writes
+        later comes too late; and its row.
+        """
         chosen = audited_launch(self._random, sample.times, last)
         return self._at.results[chosen].copy(), view_step(self.given) * chosen
 
     def _evict(self, launches: int) -> None:
         """Drop the operands, and the results of `launches` launches, from all caches."""
         for array in (*self._at.arrays, self._at.rooms[:launches]):
-            if not self._support.evict(ctypes.c_void_p(array.ctypes.data), ctypes.c_longlong(array.nbytes)):
-                raise Refused("not_supported", "nothing evicts data from this processor's caches that a program may use")
+            if not self._support.evict(
+                ctypes.c_void_p(array.ctypes.data), ctypes.c_longlong(array.nbytes)
+            ):
+                raise Refused(
+                    "not_supported",
+                    "nothing evicts data from this processor's caches that a program may use",
+                )
 
     def _audit(self, result: NDArray[Any], row: int) -> Audit:
-        """Return the `Audit` of the C of the launch whose A and B begin at `row`. Its random signs are drawn only now."""
+        """Return the `Audit` of the C of the launch whose A and B begin at `row`. Its random signs
+        are drawn only now.
+        """
         at, p = self._at, self.given
         signs, projection, sums = np.empty(p.n), np.empty(p.k), np.empty(3)
-        pointer = [ctypes.c_void_p(array.ctypes.data) for array in (*at.arrays, result, *at.drawn, signs, projection, sums)]
+        pointer = [
+            ctypes.c_void_p(array.ctypes.data)
+            for array in (*at.arrays, result, *at.drawn, signs, projection, sums)
+        ]
         place = [_Place(*place) for place in at.places]
-        self._support.signs(pointer[6], ctypes.c_longlong(p.n), ctypes.c_uint64(int(self._random.integers(2**63))))
+        self._support.signs(
+            pointer[6], ctypes.c_longlong(p.n), ctypes.c_uint64(int(self._random.integers(2**63)))
+        )
         factors = (ctypes.c_double(float(value)) for value in scalars(p))
         getattr(self._support, f"audit_{p.element_type}")(
-            pointer[0], pointer[3], place[0], pointer[1], pointer[4], place[1], pointer[2], pointer[5], place[2],
-            ctypes.c_longlong(row), pointer[6], *factors, pointer[7], pointer[8], *(_Draw(*draw) for draw in draws(p)[:2]),
-        )  # fmt: skip
+            pointer[0],
+            pointer[3],
+            place[0],
+            pointer[1],
+            pointer[4],
+            place[1],
+            pointer[2],
+            pointer[5],
+            place[2],
+            ctypes.c_longlong(row),
+            pointer[6],
+            *factors,
+            pointer[7],
+            pointer[8],
+            *(_Draw(*draw) for draw in draws(p)[:2]),
+        )
         return Audit(float(sums[0]), int(sums[1]), int(sums[2]))
 
     def _time(self, call: Call) -> float:
@@ -293,7 +368,9 @@ class Cpu(Device):
         return (end - start) / 1e3
 
     def _undo(self) -> None:
-        """Undo what a kernel may have set for this thread: how it rounds, how many threads it starts, and on which cores."""
+        """Undo what a kernel may have set for this thread: how it rounds, how many threads it
+        starts, and on which cores.
+        """
         self._support.restore(cores())
         os.sched_setaffinity(0, self._mask)
 
@@ -317,7 +394,9 @@ class Cpu(Device):
 
         def fma(thread: int) -> float:
             out = ctypes.c_float()
-            result: float = support.peak_fma(rounds, ctypes.c_float(0.999), ctypes.c_float(0.001), ctypes.byref(out))
+            result: float = support.peak_fma(
+                rounds, ctypes.c_float(0.999), ctypes.c_float(0.001), ctypes.byref(out)
+            )
             return 2 * result
 
         def copy(thread: int) -> float:
@@ -341,14 +420,17 @@ class Cpu(Device):
 
 
 def _load_from(folder: Path, support: Path) -> Any:
-    """Return the support library, loaded from the folder of the kernels. Raises `OSError` if that fails: then no kernel is to blame."""
+    """Return the support library, loaded from the folder of the kernels. Raises `OSError` if that
+    fails: then no kernel is to blame.
+    """
     copy = folder / "support.so"
     copy.write_bytes(support.read_bytes())
     try:
         return ctypes.CDLL(str(copy))
     except OSError as error:
         raise OSError(
-            f"{support}: cannot be loaded from {folder}: {error}; expected what was compiled, and TMPDIR to be a folder from "
+            f"{support}: cannot be loaded from {folder}: {error}; expected what was compiled, and "
+            "TMPDIR to be a folder from "
             "which code may be run (not mounted noexec)"
         ) from None
 
@@ -356,13 +438,17 @@ def _load_from(folder: Path, support: Path) -> Any:
 def _settle() -> bool:
     """Wait until no other thread of this process computes; return whether it waited.
 
-    Threads of OpenMP and BLAS spin for a while after a call. A thread's state says whether it would compute if it got a core; on a busy
-    machine the time that it used does not. Raises `Refused` if the threads do not come to rest: they go on until the process ends.
+    Threads of OpenMP and BLAS spin for a while after a call. A thread's state says whether it would
+    compute if it got a core; on a busy machine the time that it used does not. Raises `Refused` if
+    the threads do not come to rest: they go on until the process ends.
     """
     seconds = 0.0
     while _others_computing():
         if seconds > RESTLESS_SECONDS:
-            why = f"threads that a call has left behind still compute after {RESTLESS_SECONDS:g} s; expected OMP_WAIT_POLICY not to be active"
+            why = (
+                f"threads that a call has left behind still compute after {RESTLESS_SECONDS:g} "
+                "s; expected OMP_WAIT_POLICY not to be active"
+            )
             raise Refused("launch_error", why, fatal=True)
         looked = clock.now()
         clock.sleep(SETTLE_SECONDS)
@@ -377,7 +463,9 @@ def _others_computing() -> bool:
 
 
 def _state(task: Path) -> str:
-    """Return a thread's state as proc(5) names it. The program's name before it, in parentheses, may contain anything."""
+    """Return a thread's state as proc(5) names it. The program's name before it, in parentheses,
+    may contain anything.
+    """
     try:
         return (task / "stat").read_text().rpartition(") ")[2][0]
     except (FileNotFoundError, ProcessLookupError):  # it has ended since
@@ -385,7 +473,9 @@ def _state(task: Path) -> str:
 
 
 def _rate(work: Callable[[int], float], threads: int) -> float:
-    """Return the work per microsecond of `threads` threads together (ctypes releases the interpreter); the best of ten."""
+    """Return the work per microsecond of `threads` threads together (ctypes releases the
+    interpreter); the best of ten.
+    """
     best = 0.0
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(10):

@@ -1,8 +1,9 @@
 """An NVIDIA GPU through PyCUDA: kernels as cubins, timed by events on one stream.
 
-Rounds are queued behind a gate that the host opens once everything is queued: then no event waits for the host, however slow Python is.
-Repeated launches are captured in a CUDA graph for the same reason (CUDA C++ Programming Guide, "CUDA Graphs"). NVML reads clocks and
-temperature once the gate is open, while the device executes the round.
+Rounds are queued behind a gate that the host opens once everything is queued: then no event waits
+for the host, however slow Python is. Repeated launches are captured in a CUDA graph for the same
+reason (CUDA C++ Programming Guide, "CUDA Graphs"). NVML reads clocks and temperature once the gate
+is open, while the device executes the round.
 """
 
 import math
@@ -31,17 +32,23 @@ from ladder.model.tensor_map import MAP_BYTES
 
 Map = c_char * MAP_BYTES
 MAX_GRID = (2**31 - 1, 65535, 65535)
-"""The most blocks of a grid in x, y, z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""The most blocks of a grid in x, y, z (CUDA C++ Programming Guide, "Technical Specifications per
+Compute Capability").
+"""
 FREE_SHARED = 48 << 10
 """Bytes of shared memory that a block gets without asking for more."""
 READING_SECONDS = 0.02
 """How long a reading of NVML serves; it takes the host about a millisecond."""
 ENERGY_TRIES = 3
-"""The most times `back_to_back.MEASURED_SECONDS` that launches go on until the energy counter has moved twice."""
+"""The most times `back_to_back.MEASURED_SECONDS` that launches go on until the energy counter has
+moved twice.
+"""
 
 
 class Cuda(Device):
-    """One GPU, chosen by its UUID. Its primary context, which cuBLAS shares, is current in this thread."""
+    """One GPU, chosen by its UUID. Its primary context, which cuBLAS shares, is current in this
+    thread.
+    """
 
     kind = "cuda"
     rotates = True
@@ -54,7 +61,11 @@ class Cuda(Device):
         self.context = self.device.retain_primary_context()
         self.context.push()
         self.stream = cuda.Stream()
-        self._support = Support(support, self.stream, self.device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT))
+        self._support = Support(
+            support,
+            self.stream,
+            self.device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT),
+        )
         self._events: list[tuple[Any, Any]] = []
         self._gate = cuda.pagelocked_zeros(1, np.uint32, mem_flags=cuda.host_alloc_flags.DEVICEMAP)
         self._gate_address = int(self._gate.base.get_device_pointer())
@@ -113,7 +124,10 @@ class Cuda(Device):
         p, names = self.given, {**self.given.names(), **self.names}
         scalar = c_double if p.element_type == "float64" else c_float
         alpha, beta = (scalar(value) for value in scalars(p))
-        workspace, maps = kernel.workspace_of(configuration, names), kernel.maps(configuration, names)
+        workspace, maps = (
+            kernel.workspace_of(configuration, names),
+            kernel.maps(configuration, names),
+        )
         if workspace is not None:
             self._reserve_workspace(workspace)
         try:
@@ -139,7 +153,8 @@ class Cuda(Device):
                 memory = [] if workspace is None else [c_void_p(int(self._workspace))]
                 at = {"A": a, "B": b, "C": c, "workspace": (memory[0].value or 0) if memory else 0}
                 encoded_maps = [
-                    Map.from_buffer_copy(encoded(matrix, p.element_type, at[matrix.of] + matrix.at)) for matrix in maps
+                    Map.from_buffer_copy(encoded(matrix, p.element_type, at[matrix.of] + matrix.at))
+                    for matrix in maps
                 ]
                 for function, shape in calls:
                     function.launch(shape, self.stream, [*arguments, *memory, *encoded_maps])
@@ -160,21 +175,30 @@ class Cuda(Device):
 
     def _poison_workspace(self) -> None:
         if self._workspace is not None:
-            cuda.memset_d32_async(int(self._workspace), CANARY, self._workspace_bytes // 4, self.stream)
+            cuda.memset_d32_async(
+                int(self._workspace), CANARY, self._workspace_bytes // 4, self.stream
+            )
 
     def _check_limits(self, function: Function, shape: LaunchShape) -> None:
         """Raise `Refused` if the device cannot run a launch of this shape."""
         for axis, extent, limit in zip("xyz", shape.grid, MAX_GRID, strict=True):
             if extent > limit:
-                raise Refused("not_supported", f"the grid has {extent} blocks in {axis}; at most {limit}")
+                raise Refused(
+                    "not_supported", f"the grid has {extent} blocks in {axis}; at most {limit}"
+                )
         threads, most = math.prod(shape.block), function.attribute("MAX_THREADS_PER_BLOCK")
         if threads > most:
             registers = function.attribute("NUM_REGS")
-            raise Refused("not_supported", f"{threads} threads a block of {registers} registers; at most {most}")
+            raise Refused(
+                "not_supported",
+                f"{threads} threads a block of {registers} registers; at most {most}",
+            )
         shared = shape.dynamic_shared + function.attribute("SHARED_SIZE_BYTES")
         limit = self.names["shared_memory_per_block"]
         if shape.dynamic_shared < 0 or shared > limit:
-            raise Refused("not_supported", f"{shared} bytes of shared memory a block; from 0 to {limit}")
+            raise Refused(
+                "not_supported", f"{shared} bytes of shared memory a block; from 0 to {limit}"
+            )
         if shared > FREE_SHARED:
             function.allow_shared(shape.dynamic_shared)
 
@@ -228,19 +252,28 @@ class Cuda(Device):
         graphs.append(executable)
         return lambda: succeed(driver.cuGraphLaunch(executable, raw))
 
-    def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
+    def time_round(
+        self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False
+    ) -> list[Timed]:
         at, support, number = self._at, self._support, len(samples)
         # neither the audited launch nor the signs of its audit can be known before it is made
-        secret, chosen = int(self._random.integers(2**63)), [audited_launch(self._random, it.times, compare) for it in samples]
+        secret, chosen = (
+            int(self._random.integers(2**63)),
+            [audited_launch(self._random, it.times, compare) for it in samples],
+        )
         if cold and self._flush is None:
-            self._flush = self._support.allocate(self._flush_bytes, "what flushes the caches", apart=True)
+            self._flush = self._support.allocate(
+                self._flush_bytes, "what flushes the caches", apart=True
+            )
 
         def before(turn: int) -> None:
             if turn == 0:
                 at.renew(seed)
             self._poison(samples[turn], seed)
             if cold:
-                cuda.memset_d8_async(int(self._flush), self._turn % 256, self._flush_bytes, self.stream)
+                cuda.memset_d8_async(
+                    int(self._flush), self._turn % 256, self._flush_bytes, self.stream
+                )
             support.stamp(after=False)
 
         def after(turn: int) -> None:
@@ -257,15 +290,20 @@ class Cuda(Device):
         rows = zip(times, support.audits(number), errors, support.clocks(number), strict=True)
         # two clocks, so that a launch that found the memory of one of them gains nothing
         return [
-            Timed(max(us, least) if gated else us, audit, of_all, sm_clock_mhz=mhz) for us, audit, of_all, (mhz, least) in rows
+            Timed(max(us, least) if gated else us, audit, of_all, sm_clock_mhz=mhz)
+            for us, audit, of_all, (mhz, least) in rows
         ]
 
     def _poison(self, sample: Sample, seed: int) -> None:
         self._at.poison_results(sample.times, sample.sets, seed)
         self._poison_workspace()
 
-    def _audit(self, turn: int, sample: Sample, chosen: int, seed: int, secret: int, compare: bool) -> None:
-        """Queue the audit of a launch of a sample, and the comparison of its result if requested."""
+    def _audit(
+        self, turn: int, sample: Sample, chosen: int, seed: int, secret: int, compare: bool
+    ) -> None:
+        """Queue the audit of a launch of a sample, and the comparison of its result if
+        requested.
+        """
         self._at.audit(chosen, sample.sets, seed, secret)
         if compare:
             self._at.make_reference(seed, chosen, sample.sets)
@@ -276,9 +314,15 @@ class Cuda(Device):
         return self._time(calls, lambda turn: None, lambda turn: None, gated=True)
 
     def _time(
-        self, calls: Sequence[Call], before: Callable[[int], None], after: Callable[[int], None], gated: bool
+        self,
+        calls: Sequence[Call],
+        before: Callable[[int], None],
+        after: Callable[[int], None],
+        gated: bool,
     ) -> list[float]:
-        """Return the microseconds of each call. `before` and `after` queue work that belongs to a call but is not timed."""
+        """Return the microseconds of each call. `before` and `after` queue work that belongs to a
+        call but is not timed.
+        """
         while len(self._events) < len(calls):
             self._events.append((cuda.Event(), cuda.Event()))
         self._turn += 1
@@ -304,9 +348,16 @@ class Cuda(Device):
         return times
 
     def _wait_for_gate(self) -> tuple[Any, ...]:
-        """Have the stream wait until the gate has the number of this turn; return the driver's answer."""
-        raw, equal = driver.CUstream(self.stream.handle), driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ.value
-        answer: tuple[Any, ...] = driver.cuStreamWaitValue32(raw, self._gate_address, self._turn, equal)
+        """Have the stream wait until the gate has the number of this turn; return the driver's
+        answer.
+        """
+        raw, equal = (
+            driver.CUstream(self.stream.handle),
+            driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ.value,
+        )
+        answer: tuple[Any, ...] = driver.cuStreamWaitValue32(
+            raw, self._gate_address, self._turn, equal
+        )
         return answer
 
     def monitor(self) -> dict[str, float | int | None]:
@@ -314,7 +365,10 @@ class Cuda(Device):
 
     def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
         at, support = self._at, self._support
-        secret, chosen = int(self._random.integers(2**63)), audited_launch(self._random, sample.times)
+        secret, chosen = (
+            int(self._random.integers(2**63)),
+            audited_launch(self._random, sample.times),
+        )
         try:
             support.begin(1)
             at.renew(seed)
@@ -325,8 +379,12 @@ class Cuda(Device):
             windows.look = meter.look
             support.stamp(after=False)
             self.reading = self.monitor()
-            calls, enough = (back_to_back.calls_in(seconds, us) for seconds in (WINDOW_SECONDS, MEASURED_SECONDS))
-            while (done := sum(windows.calls[first:])) < enough or (done < ENERGY_TRIES * enough and meter.watts() is None):
+            calls, enough = (
+                back_to_back.calls_in(seconds, us) for seconds in (WINDOW_SECONDS, MEASURED_SECONDS)
+            )
+            while (done := sum(windows.calls[first:])) < enough or (
+                done < ENERGY_TRIES * enough and meter.watts() is None
+            ):
                 windows.run(calls)
             support.stamp(after=True)
             self._poison(sample, seed)
@@ -335,9 +393,15 @@ class Cuda(Device):
             self.stream.synchronize()
             last = len(windows.calls)
             self.busy_us += windows.us(0, last)
-            (audit,), (errors,), ((mhz, least),) = support.audits(1), support.errors(1), support.clocks(1)
+            (audit,), (errors,), ((mhz, least),) = (
+                support.audits(1),
+                support.errors(1),
+                support.clocks(1),
+            )
             us = max(windows.us(first, last), least) / done
-            return Timed(us, audit, errors, sm_clock_mhz=mhz, settled=settled, power_w=meter.watts())
+            return Timed(
+                us, audit, errors, sm_clock_mhz=mhz, settled=settled, power_w=meter.watts()
+            )
         except cuda.Error as error:
             raise self._support.failure(error) from None
 
@@ -352,9 +416,15 @@ class Cuda(Device):
             "clusters_of_4": self.names["clusters_of_4"],
             "memory_bytes": self.device.total_memory(),
             "cache_bytes": self.device.get_attribute(attribute.L2_CACHE_SIZE),
-            "shared_memory_per_sm_bytes": self.device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
-            "shared_memory_per_block_bytes": self.device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-            "registers_per_sm": self.device.get_attribute(attribute.MAX_REGISTERS_PER_MULTIPROCESSOR),
+            "shared_memory_per_sm_bytes": self.device.get_attribute(
+                attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+            ),
+            "shared_memory_per_block_bytes": self.device.get_attribute(
+                attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+            ),
+            "registers_per_sm": self.device.get_attribute(
+                attribute.MAX_REGISTERS_PER_MULTIPROCESSOR
+            ),
             "threads_per_sm": self.device.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
             "cuda_driver_version": cuda.get_driver_version(),
             **self._board.describe(),
@@ -371,10 +441,17 @@ class Cuda(Device):
             cuda.memcpy_dtod_async(int(target), int(source), half, self.stream)
 
         calls = [call for call, _ in launches.values()]
-        *times_us, copy_us = np.median([self.time_calls([*calls, copy]) for _ in range(30)][10:], axis=0).tolist()
-        rates = {name: work / us * 1e-6 for (name, (_, work)), us in zip(launches.items(), times_us, strict=True)}
+        *times_us, copy_us = np.median(
+            [self.time_calls([*calls, copy]) for _ in range(30)][10:], axis=0
+        ).tolist()
+        rates = {
+            name: work / us * 1e-6
+            for (name, (_, work)), us in zip(launches.items(), times_us, strict=True)
+        }
         l2 = self.device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE)
-        rates |= {"copy_tb_s": 2 * half / copy_us * 1e-6} | cuda_peaks.memory(self._support, self.time_calls, sms, l2, copy)
+        rates |= {"copy_tb_s": 2 * half / copy_us * 1e-6} | cuda_peaks.memory(
+            self._support, self.time_calls, sms, l2, copy
+        )
         source.free()
         target.free()
         return rates
@@ -383,7 +460,9 @@ class Cuda(Device):
         fma = self._support.function("peak_fma", "iffP")
 
         def launch() -> None:
-            fma.prepared_async_call((1, 1), (32, 1, 1), self.stream, 0, 1.0, 0.0, self._support.address("sums"))
+            fma.prepared_async_call(
+                (1, 1), (32, 1, 1), self.stream, 0, 1.0, 0.0, self._support.address("sums")
+            )
 
         graphs: list[Any] = []
         empty = self._graph([launch] * times, graphs) if times > 1 else launch
@@ -399,7 +478,9 @@ class Cuda(Device):
 
 
 def visible(slug: str) -> list[str]:
-    """Return the UUIDs of the GPUs of one model that this process may use (CUDA_VISIBLE_DEVICES counts)."""
+    """Return the UUIDs of the GPUs of one model that this process may use (CUDA_VISIBLE_DEVICES
+    counts).
+    """
     cuda.init()
     devices = [cuda.Device(index) for index in range(cuda.Device.count())]
     return [uuid_at(device.pci_bus_id()) for device in devices if slugify(device.name()) == slug]

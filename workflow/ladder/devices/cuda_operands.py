@@ -1,6 +1,8 @@
-"""The operands of a problem in a GPU's memory: drawn, poisoned, audited, and compared with a float64 reference.
+"""The operands of a problem in a GPU's memory: drawn, poisoned, audited, and compared with a
+float64 reference.
 
-The pipeline's own kernels (`support.cu`) and the vendor's DGEMM do all this, queued on one stream between the verified launches.
+The pipeline's own kernels (`support.cu`) and the vendor's DGEMM do all this, queued on one stream
+between the verified launches.
 """
 
 import math
@@ -36,28 +38,37 @@ CHECK_BLOCKS, CHECK_THREADS = 1024, 256
 SHIFT_BYTES, SHIFTS = 256, 4096
 """A buffer begins a random multiple of `SHIFT_BYTES` into its memory, less than a MiB."""
 APART_BYTES = 1 << 38
-"""The address space, beyond its own size, in which memory apart lies at a random place. All else of it faults."""
+"""The address space, beyond its own size, in which memory apart lies at a random place. All else of
+it faults.
+"""
 STAMPS_US = 10.0
 """The most time between two stamps that is not the sample's."""
 _OF_HARDWARE = re.compile(
-    "uncorrectable (ECC|NVLink) error|busy or unavailable|no CUDA-capable device|system not yet initialized"
+    "uncorrectable (ECC|NVLink) error|busy or unavailable|no CUDA-capable device|system not yet "
+    "initialized"
     "|CUDA_ERROR_(ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|DEVICE_UNAVAILABLE|NO_DEVICE|SYSTEM_NOT_READY)"
 )
-"""Errors that no kernel can cause (CUDA Driver API, "CUresult"), as PyCUDA and `driver` word them."""
+"""Errors that no kernel can cause (CUDA Driver API, "CUresult"), as PyCUDA and `driver` word
+them.
+"""
 SAMPLED = 16
 """Elements of the float64 reference that the host computes a second time."""
 
 
 class Apart:
-    """Device memory that no launch is told of: at a random place, far from operands. A launch that guesses the place faults.
+    """Device memory that no launch is told of: at a random place, far from operands. A launch that
+    guesses the place faults.
 
-    Raises `cuda.MemoryError` if the device has not enough left (CUDA Driver API, "Virtual Memory Management").
+    Raises `cuda.MemoryError` if the device has not enough left (CUDA Driver API, "Virtual Memory
+    Management").
     """
 
     def __init__(self, size: int) -> None:
         kind, access = driver.CUmemAllocationProp(), driver.CUmemAccessDesc()
         kind.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-        kind.location.type = access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        kind.location.type = access.location.type = (
+            driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        )
         kind.location.id = access.location.id = int(succeed(driver.cuCtxGetDevice()))
         access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         finest = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
@@ -68,7 +79,9 @@ class Apart:
             raise cuda.MemoryError("cuMemCreate failed: out of memory")
         memory = succeed(answer)
         self._range = int(succeed(driver.cuMemAddressReserve(self._size + APART_BYTES, 0, 0, 0)))
-        self._address = self._range + page * int(np.random.default_rng().integers(APART_BYTES // page))
+        self._address = self._range + page * int(
+            np.random.default_rng().integers(APART_BYTES // page)
+        )
         succeed(driver.cuMemMap(self._address, self._size, 0, memory, 0))
         succeed(driver.cuMemRelease(memory))  # it lives as long as it is mapped
         succeed(driver.cuMemSetAccess(self._address, self._size, [access], 1))
@@ -85,7 +98,8 @@ class Apart:
 class Support:
     """The pipeline's own kernels on a stream, their findings, and the device's memory.
 
-    Findings are made in memory apart behind a launch, and copied to the host before the next one: what a launch writes there is gone.
+    Findings are made in memory apart behind a launch, and copied to the host before the next one:
+    what a launch writes there is gone.
     """
 
     def __init__(self, binary: bytes, stream: Any, multiprocessors: int) -> None:
@@ -93,7 +107,11 @@ class Support:
         self._module = cuda.module_from_buffer(binary)
         self._functions: dict[str, Any] = {}
         self._finding = np.dtype(
-            [("audit", "f8", 3), ("stamps", "u8", (2, multiprocessors, 3)), ("sums", "f8", (CHECK_BLOCKS, 7))]
+            [
+                ("audit", "f8", 3),
+                ("stamps", "u8", (2, multiprocessors, 3)),
+                ("sums", "f8", (CHECK_BLOCKS, 7)),
+            ]
         )
         """An audit, the stamps before and after a sample, and the sums of a comparison."""
         self._offsets = {name: field[1] for name, field in (self._finding.fields or {}).items()}
@@ -106,11 +124,12 @@ class Support:
         """Allocated bytes by address."""
 
     def allocate(self, size: int, what: str, apart: bool = False) -> Any:
-        """Return `size` bytes of device memory, `apart` if launches are not told of it; messages call their use `what`.
+        """Return `size` bytes of device memory, `apart` if launches are not told of it; messages
+        call their use `what`.
 
-        If not enough is left, raises `Refused` if the request and what this process holds exceed `MOST_OF_MEMORY` of the device's memory.
-        Else something else holds the memory, and it raises `OSError`: that is no property of a problem or a kernel, and may differ the next
-        time.
+        If not enough is left, raises `Refused` if the request and what this process holds exceed
+        `MOST_OF_MEMORY` of the device's memory. Else something else holds the memory, and it raises
+        `OSError`: that is no property of a problem or a kernel, and may differ the next time.
         """
         try:
             buffer = Apart(size) if apart else cuda.mem_alloc(size)
@@ -122,19 +141,26 @@ class Support:
         text = f"the device has no {size / 2**30:.1f} GiB left for {what}"
         if sum(self._held.values()) + size > MOST_OF_MEMORY * total:
             raise Refused("not_supported", text)
-        raise OSError(f"{text}, and {total / 2**30:.1f} GiB in all: something else holds its memory")
+        raise OSError(
+            f"{text}, and {total / 2**30:.1f} GiB in all: something else holds its memory"
+        )
 
     def failure(self, error: Exception, what: str = "", fatal: bool = True) -> Exception:
-        """Return the exception to raise for an error of the driver while a kernel was used: `Refused`, or an `OSError`.
+        """Return the exception to raise for an error of the driver while a kernel was used:
+        `Refused`, or an `OSError`.
 
-        It is an `OSError` for errors of the hardware, and for memory that something else holds: no kernel is to blame for these.
+        It is an `OSError` for errors of the hardware, and for memory that something else holds: no
+        kernel is to blame for these.
         """
         if _OF_HARDWARE.search(str(error)):
             return OSError(f"the device failed: {error}")
         if isinstance(error, cuda.MemoryError):
             free, total = cuda.mem_get_info()
             if total - free - sum(self._held.values()) > (1 - MOST_OF_MEMORY) * total:
-                return OSError(f"{what}{error}, and {free / 2**30:.1f} GiB left: something else holds its memory")
+                return OSError(
+                    f"{what}{error}, and {free / 2**30:.1f} GiB left: something else holds its "
+                    "memory"
+                )
         return Refused("launch_error", f"{what}{error}", fatal)
 
     def free(self, buffer: Any) -> None:
@@ -146,7 +172,10 @@ class Support:
         """Make the scratch at least `size` bytes large. Raises as `allocate` does."""
         if size > self._scratch_bytes:
             self.release()
-            self._scratch, self._scratch_bytes = self.allocate(size, "the float64 reference", apart=True), size
+            self._scratch, self._scratch_bytes = (
+                self.allocate(size, "the float64 reference", apart=True),
+                size,
+            )
 
     def release(self) -> None:
         """Free the scratch."""
@@ -156,7 +185,9 @@ class Support:
 
     @property
     def scratch(self) -> int:
-        """The address of memory in which references and audits are made behind a launch; nothing in it outlives the next one."""
+        """The address of memory in which references and audits are made behind a launch; nothing in
+        it outlives the next one.
+        """
         return int(self._scratch)
 
     def function(self, name: str, layout: str) -> Any:
@@ -168,7 +199,9 @@ class Support:
 
     def queue(self, name: str, layout: str, *arguments: Any, blocks: int = CHECK_BLOCKS) -> None:
         """Queue one of the kernels."""
-        self.function(name, layout).prepared_async_call((blocks, 1), (CHECK_THREADS, 1, 1), self.stream, *arguments)
+        self.function(name, layout).prepared_async_call(
+            (blocks, 1), (CHECK_THREADS, 1, 1), self.stream, *arguments
+        )
 
     def address(self, part: str) -> int:
         """Return the address at which a part of a finding is made: `audit`, `stamps` or `sums`."""
@@ -182,20 +215,28 @@ class Support:
 
     def clear_audit(self) -> None:
         """Queue the clearing of the audit."""
-        cuda.memset_d32_async(self.address("audit"), 0, self._finding["audit"].itemsize // 4, self.stream)
+        cuda.memset_d32_async(
+            self.address("audit"), 0, self._finding["audit"].itemsize // 4, self.stream
+        )
 
     def stamp(self, after: bool) -> None:
-        """Queue a stamp: the cycles of the multiprocessors and the GPU's time now, before or after a sample."""
+        """Queue a stamp: the cycles of the multiprocessors and the GPU's time now, before or after
+        a sample.
+        """
         address = self.address("stamps") + after * self._finding["stamps"].itemsize // 2
-        self.function("stamp", "P").prepared_async_call((self._sms, 1), (32, 1, 1), self.stream, address)
+        self.function("stamp", "P").prepared_async_call(
+            (self._sms, 1), (32, 1, 1), self.stream, address
+        )
 
     def keep(self, turn: int) -> None:
         """Queue the copying of the finding to the host, as that of a sample of the round."""
-        cuda.memcpy_dtoh_async(self._findings[turn : turn + 1].view(np.uint8), int(self._here), self.stream)
+        cuda.memcpy_dtoh_async(
+            self._findings[turn : turn + 1].view(np.uint8), int(self._here), self.stream
+        )
 
     def clocks(self, samples: int) -> list[tuple[float | None, float]]:
-        """Return for each sample the mean clock in MHz, the median over the multiprocessors that both stamps name, and the least
-        microseconds that the sample took by the GPU's time.
+        """Return for each sample the mean clock in MHz, the median over the multiprocessors that
+        both stamps name, and the least microseconds that the sample took by the GPU's time.
         """
         return [_clock(*stamps) for stamps in self._findings["stamps"][:samples]]
 
@@ -205,18 +246,24 @@ class Support:
 
     def audits(self, samples: int) -> list[Audit]:
         """Return the findings of the audits."""
-        return [Audit(float(worst), int(changed), int(stray)) for worst, changed, stray in self._findings["audit"][:samples]]
+        return [
+            Audit(float(worst), int(changed), int(stray))
+            for worst, changed, stray in self._findings["audit"][:samples]
+        ]
 
 
 class Buffer(NamedTuple):
-    """The memory of a matrix, from its first byte on, and the matrix's place in it. Canaries fill the rest."""
+    """The memory of a matrix, from its first byte on, and the matrix's place in it. Canaries fill
+    the rest.
+    """
 
     address: int
     place: Place
 
 
 class Operands:
-    """The operands of a problem on the device: sets of A and B, of which `cold` needs several, and a C per launch.
+    """The operands of a problem on the device: sets of A and B, of which `cold` needs several, and
+    a C per launch.
 
     `blas` has the vendor's `product64`. There is no memory before `make`.
     """
@@ -225,27 +272,47 @@ class Operands:
         self.given, self.size = given, ELEMENT_TYPES[given.element_type].size
         self.draws, self.place_c = draws(given), places(given)[2]
         self.extra = 0
-        """Rows of A below its M and of B below its K, so that each launch of a sample can have its own rows."""
+        """Rows of A below its M and of B below its K, so that each launch of a sample can have its
+        own rows.
+        """
         self.sets: list[tuple[Buffer, Buffer]] = []
         """Buffers of A and B."""
         self.results = self.launches = 0
-        """Address and number of the rooms for the buffers of C, which lie one after another: one for each launch of a sample."""
+        """Address and number of the rooms for the buffers of C, which lie one after another: one
+        for each launch of a sample.
+        """
         self._around = 0, 0
         """Address and bytes of the memory in which they lie."""
-        self.stride = (-(-self.place_c.total * self.size // SHIFT_BYTES) + operands.RESULT_SHIFTS - 1) * SHIFT_BYTES
+        self.stride = (
+            -(-self.place_c.total * self.size // SHIFT_BYTES) + operands.RESULT_SHIFTS - 1
+        ) * SHIFT_BYTES
         """Bytes from one room to the next."""
         self._shifts: list[int] = []
-        """How many `SHIFT_BYTES` into its room each buffer begins; the first is at the beginning of its room."""
+        """How many `SHIFT_BYTES` into its room each buffer begins; the first is at the beginning of
+        its room.
+        """
         self.graphs: list[Any] = []
         """Captured launches on these operands. The device frees them."""
         m, n, k = given.m, given.n, given.k
-        sizes = {"a": 8 * m * k, "b": 8 * k * n, "r": 8 * m * n, "s": 8 * m * n, "w": 8 * k, "squares": 8 * k}
+        sizes = {
+            "a": 8 * m * k,
+            "b": 8 * k * n,
+            "r": 8 * m * n,
+            "s": 8 * m * n,
+            "w": 8 * k,
+            "squares": 8 * k,
+        }
         sizes["c"] = self.size * self.place_c.total
         self._at: dict[str, int] = {}
-        """Where in the scratch things are made: A, B, R and S in float64, B x and the squares of the rows of B of an audit, a spare C."""
+        """Where in the scratch things are made: A, B, R and S in float64, B x and the squares of
+        the rows of B of an audit, a spare C.
+        """
         self.scratch_bytes = 0
         for name, size in sizes.items():
-            self._at[name], self.scratch_bytes = self.scratch_bytes, self.scratch_bytes + size + -size % SHIFT_BYTES
+            self._at[name], self.scratch_bytes = (
+                self.scratch_bytes,
+                self.scratch_bytes + size + -size % SHIFT_BYTES,
+            )
         self._buffers: list[Any] = []
         self._support, self._blas = support, blas
         self._random = np.random.default_rng()
@@ -261,11 +328,16 @@ class Operands:
         self._buffers, self.sets = [], []
 
     def reserve(self, times: int, flush: int) -> int:
-        """Make room for samples of `times` launches: rows of A and B, and sets of operands. Return the number of sets.
+        """Make room for samples of `times` launches: rows of A and B, and sets of operands. Return
+        the number of sets.
 
-        There are so many sets that the others go through `flush` bytes before a set's turn comes again. Raises as `Support.allocate` does.
+        There are so many sets that the others go through `flush` bytes before a set's turn comes
+        again. Raises as `Support.allocate` does.
         """
-        count = min(times, 1 + math.ceil(flush / (self.size * sum(place.total for place in places(self.given)))))
+        count = min(
+            times,
+            1 + math.ceil(flush / (self.size * sum(place.total for place in places(self.given)))),
+        )
         extra = view_step(self.given) * (math.ceil(times / count) - 1)
         if extra > self.extra:
             self.extra, self.sets = extra, []  # the smaller buffers are freed with the operands
@@ -282,9 +354,11 @@ class Operands:
             self._shifts = result_shifts(self._random, launches)
 
     def _allocate(self, size: int) -> tuple[int, int, int]:
-        """Return address and bytes of device memory, freed with the operands, and where in it `size` bytes shall begin.
+        """Return address and bytes of device memory, freed with the operands, and where in it
+        `size` bytes shall begin.
 
-        This is a random place: how operands lie to each other changes the time of some launches by a few percent.
+        This is a random place: how operands lie to each other changes the time of some launches by
+        a few percent.
         """
         whole = size + (SHIFTS - 1) * SHIFT_BYTES
         self._buffers.append(self._support.allocate(whole, "an operand"))
@@ -293,11 +367,15 @@ class Operands:
     def _buffer(self, place: Place) -> Buffer:
         """Return memory for a matrix, in which it lies with all around it at a random place."""
         address, size, shift = self._allocate(place.total * self.size)
-        return Buffer(address, place._replace(total=size // self.size, first=shift // self.size + place.first))
+        return Buffer(
+            address, place._replace(total=size // self.size, first=shift // self.size + place.first)
+        )
 
     def of_launch(self, launch: int, sets: int) -> tuple[int, int, int]:
         """Return where A, B and C of a launch of a sample begin."""
-        return *self._addresses(*self._turn_of(launch, sets)), self._result(launch) + self.size * self.place_c.first
+        return *self._addresses(*self._turn_of(launch, sets)), self._result(
+            launch
+        ) + self.size * self.place_c.first
 
     def spare(self) -> tuple[int, int, int]:
         """Return addresses of A, of B and of a C that nobody looks at."""
@@ -311,12 +389,17 @@ class Operands:
         return self.results + launch * self.stride + SHIFT_BYTES * self._shifts[launch]
 
     def _turn_of(self, launch: int, sets: int) -> tuple[int, int]:
-        """Return the set of operands of a launch of a sample, and the row at which its A and its B begin."""
+        """Return the set of operands of a launch of a sample, and the row at which its A and its B
+        begin.
+        """
         return launch % sets, view_step(self.given) * (launch // sets)
 
     def _addresses(self, index: int, row: int) -> tuple[int, int]:
         """Return where A and B, from `row` on, of a set begin."""
-        a, b = (address + self.size * (place.first + row * place.ld) for address, place in self.sets[index])
+        a, b = (
+            address + self.size * (place.first + row * place.ld)
+            for address, place in self.sets[index]
+        )
         return a, b
 
     def _queue(self, name: str, layout: str, *arguments: Any, **more: int) -> None:
@@ -324,7 +407,9 @@ class Operands:
         self._support.queue(f"{name}_{self.given.element_type}", layout, *arguments, **more)
 
     def draw(self, seed: int, sets: int) -> None:
-        """Queue the drawing of A and B of the first `sets` sets, and of the canaries around them."""
+        """Queue the drawing of A and B of the first `sets` sets, and of the canaries around
+        them.
+        """
         for index in range(sets):
             for matrix, buffer in enumerate(self.sets[index]):
                 draw = self.draws[matrix]._replace(seed=_seed(seed, index))
@@ -342,20 +427,34 @@ class Operands:
     def poison(self, buffer: int, seed: int) -> None:
         """Queue the poisoning of a buffer of C: canaries, or its old values if beta is not 0."""
         if self.given.beta == 0:
-            cuda.memset_d32_async(buffer, CANARY, self.place_c.total * self.size // 4, self._support.stream)
+            cuda.memset_d32_async(
+                buffer, CANARY, self.place_c.total * self.size // 4, self._support.stream
+            )
         else:
-            self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer, *self.place_c, *self.draws[2]._replace(seed=seed))
+            self._queue(
+                "fill",
+                "PqqqqqiiiiiiiiiiQ",
+                buffer,
+                *self.place_c,
+                *self.draws[2]._replace(seed=seed),
+            )
 
     def poison_results(self, launches: int, sets: int, seed: int) -> None:
-        """Queue the poisoning of the C of each launch of a sample, and of the rooms in which they lie."""
-        cuda.memset_d32_async(self.results, CANARY, launches * self.stride // 4, self._support.stream)
+        """Queue the poisoning of the C of each launch of a sample, and of the rooms in which they
+        lie.
+        """
+        cuda.memset_d32_async(
+            self.results, CANARY, launches * self.stride // 4, self._support.stream
+        )
         for launch in range(launches) if self.given.beta != 0 else ():
             self.poison(self._result(launch), _seed(seed, launch % sets))
 
     def make_reference(self, seed: int, launch: int = 0, sets: int = 1) -> None:
-        """Queue R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| of a launch's operands in float64, by cuBLAS DGEMM.
+        """Queue R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| of a launch's operands
+        in float64, by cuBLAS DGEMM.
 
-        The operands are drawn again for it. If all elements of C must be exact, S is not needed, and is 0.
+        The operands are drawn again for it. If all elements of C must be exact, S is not needed,
+        and is 0.
         """
         index, row = self._turn_of(launch, sets)
         m, n, k = self.given.m, self.given.n, self.given.k
@@ -365,28 +464,48 @@ class Operands:
             if absolute and whole(self.given):
                 cuda.memset_d32_async(out, 0, 2 * m * n, self._support.stream)
                 continue
-            for matrix, skip, rows, cols, wide in (*sides, *([(2, 0, m, n, out)] if beta != 0 else [])):
+            for matrix, skip, rows, cols, wide in (
+                *sides,
+                *([(2, 0, m, n, out)] if beta != 0 else []),
+            ):
                 draw = self.draws[matrix]._replace(seed=_seed(seed, index))
-                self._queue("draw_wide", "iiiiiiiiiiQqqqPi", *draw, skip, rows, cols, wide, absolute)
+                self._queue(
+                    "draw_wide", "iiiiiiiiiiQqqqPi", *draw, skip, rows, cols, wide, absolute
+                )
             factor = abs if absolute else float
-            self._blas.product64(m, n, k, factor(alpha), sides[0][-1], sides[1][-1], factor(beta), out)
+            self._blas.product64(
+                m, n, k, factor(alpha), sides[0][-1], sides[1][-1], factor(beta), out
+            )
 
     def check_reference(self) -> None:
-        """Compare sampled elements of the reference with the host's arithmetic on the data in the device's memory.
+        """Compare sampled elements of the reference with the host's arithmetic on the data in the
+        device's memory.
 
         This verifies the verification itself. Raises `RuntimeError` if they differ.
         """
         given = self.given
-        dtype, alpha, beta = stored_type(given.element_type), *(float(value) for value in scalars(given))
+        dtype, alpha, beta = (
+            stored_type(given.element_type),
+            *(float(value) for value in scalars(given)),
+        )
         random = np.random.default_rng(given.seed)
         rows, cols = random.integers(0, given.m, SAMPLED), random.integers(0, given.n, SAMPLED)
         first_a, first_b, first_c = self.spare()
         self.poison(self._scratch("c"), given.seed)
         self._support.stream.synchronize()
-        got, a, b, c = np.empty(1), np.empty(given.k, dtype), np.empty((given.k, 1), dtype), np.zeros(1, dtype)
+        got, a, b, c = (
+            np.empty(1),
+            np.empty(given.k, dtype),
+            np.empty((given.k, 1), dtype),
+            np.zeros(1, dtype),
+        )
         column = cuda.Memcpy2D()
         column.set_dst_host(b)
-        column.width_in_bytes, column.height, column.src_pitch = dtype.itemsize, given.k, dtype.itemsize * given.ldb
+        column.width_in_bytes, column.height, column.src_pitch = (
+            dtype.itemsize,
+            given.k,
+            dtype.itemsize * given.ldb,
+        )
         column.dst_pitch = dtype.itemsize
         for row, col in zip(rows.tolist(), cols.tolist(), strict=True):
             cuda.memcpy_dtoh(got, self._scratch("r") + 8 * (row * given.n + col))
@@ -396,16 +515,31 @@ class Operands:
             if beta != 0:
                 cuda.memcpy_dtoh(c, first_c + dtype.itemsize * (row * given.ldc + col))
             with np.errstate(invalid="ignore", over="ignore"):
-                expected, scale = (value.item() for value in operands.reference(alpha, beta, a[None], b, c[None]))
+                expected, scale = (
+                    value.item() for value in operands.reference(alpha, beta, a[None], b, c[None])
+                )
                 off = abs(got[0] - expected)
-            alike = np.isfinite(expected) or got[0] == expected or (np.isnan(got[0]) and np.isnan(expected))
+            alike = (
+                np.isfinite(expected)
+                or got[0] == expected
+                or (np.isnan(got[0]) and np.isnan(expected))
+            )
             if not alike or off > 2.0**-52 * (given.k + 2) * scale:
-                raise RuntimeError(f"the float64 reference is wrong at C[{row}][{col}]: {got[0]} instead of {expected}")
+                raise RuntimeError(
+                    f"the float64 reference is wrong at C[{row}][{col}]: {got[0]} instead of "
+                    f"{expected}"
+                )
 
     def compare(self, launch: int = 0) -> None:
         """Queue the comparison of a launch's C with the reference."""
         exact = exact_elements(self.given)
-        at = self._result(launch), *self.place_c, self._scratch("r"), self._scratch("s"), self._support.address("sums")
+        at = (
+            self._result(launch),
+            *self.place_c,
+            self._scratch("r"),
+            self._scratch("s"),
+            self._support.address("sums"),
+        )
         self._queue("compare", "PqqqqqPPPi", *at, exact)
 
     def audit(self, launch: int, sets: int, seed: int, secret: int) -> None:
@@ -416,19 +550,30 @@ class Operands:
         self._support.clear_audit()
         audit = self._support.address("audit")
         of_b = b.address, *b.place, *draw_b, row, p.k, secret, w, squares, audit
-        self._queue("audit_b", "PqqqqqiiiiiiiiiiQqqQPPP", *of_b, blocks=min(b.place.rows, 4 * CHECK_BLOCKS))
+        self._queue(
+            "audit_b", "PqqqqqiiiiiiiiiiQqqQPPP", *of_b, blocks=min(b.place.rows, 4 * CHECK_BLOCKS)
+        )
         factors = (float(value) for value in scalars(p))
         of_c = self._result(launch), *self.place_c, *draw_c
         of_a = a.address, *a.place, *draw_a, row, *of_c, w, squares, secret, *factors, audit
-        self._queue("audit_a", "PqqqqqiiiiiiiiiiQqPqqqqqiiiiiiiiiiQPPQddP", *of_a, blocks=min(a.place.rows, 4 * CHECK_BLOCKS))
+        self._queue(
+            "audit_a",
+            "PqqqqqiiiiiiiiiiQqPqqqqqiiiiiiiiiiQPPQddP",
+            *of_a,
+            blocks=min(a.place.rows, 4 * CHECK_BLOCKS),
+        )
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return A, B and C drawn from the problem's own seed, and the first launch's result. Each is flat, from the first element on."""
+        """Return A, B and C drawn from the problem's own seed, and the first launch's result. Each
+        is flat, from the first element on.
+        """
         self.draw(self.given.seed, 1)
         self.poison(self._scratch("c"), self.given.seed)
         self._support.stream.synchronize()
         arrays, own = [], places(self.given)
-        for place, address in zip((*own, own[2]), (*self.spare(), self.of_launch(0, 1)[2]), strict=True):
+        for place, address in zip(
+            (*own, own[2]), (*self.spare(), self.of_launch(0, 1)[2]), strict=True
+        ):
             array = np.empty(place.total - place.first, stored_type(self.given.element_type))
             cuda.memcpy_dtoh(array, address)
             arrays.append(array)
@@ -437,7 +582,9 @@ class Operands:
 
 
 def _clock(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> tuple[float | None, float]:
-    """Return the clock between two stamps, and the microseconds; rows are a multiprocessor's number, its cycles, and nanoseconds."""
+    """Return the clock between two stamps, and the microseconds; rows are a multiprocessor's
+    number, its cycles, and nanoseconds.
+    """
     earlier = {number: (cycles, ns) for number, cycles, ns in before.tolist()}
     clocks = [
         1e3 * (cycles - earlier[number][0]) / (ns - earlier[number][1])

@@ -1,4 +1,6 @@
-"""Launches on a stream: of functions with their arguments, graphs of them, and windows that follow each other without a gap."""
+"""Launches on a stream: of functions with their arguments, graphs of them, and windows that follow
+each other without a gap.
+"""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -12,16 +14,22 @@ from ladder.model.kernel import LaunchShape
 
 
 def succeed(result: tuple[Any, ...]) -> Any:
-    """Return the value of a driver call. Raises `cuda.RuntimeError` with the driver's own name of a failure."""
+    """Return the value of a driver call. Raises `cuda.RuntimeError` with the driver's own name of a
+    failure.
+    """
     if result[0] != driver.CUresult.CUDA_SUCCESS:
         raise cuda.RuntimeError(str(result[0]))
     return result[1] if len(result) > 1 else None
 
 
 def capture(calls: Sequence[Call], stream: Any) -> Any:
-    """Return an executable graph of all calls, which somebody must destroy (CUDA C++ Programming Guide, "CUDA Graphs")."""
+    """Return an executable graph of all calls, which somebody must destroy (CUDA C++ Programming
+    Guide, "CUDA Graphs").
+    """
     raw = driver.CUstream(stream.handle)
-    succeed(driver.cuStreamBeginCapture(raw, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+    succeed(
+        driver.cuStreamBeginCapture(raw, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    )
     try:
         for call in calls:
             call()
@@ -34,14 +42,22 @@ def capture(calls: Sequence[Call], stream: Any) -> Any:
 
 
 class Function:
-    """A function of a module, and its launches. The driver puts the arguments where the function expects them."""
+    """A function of a module, and its launches. The driver puts the arguments where the function
+    expects them.
+    """
 
     def __init__(self, module: Any, name: str) -> None:
         self._handle = succeed(driver.cuModuleGetFunction(module, name.encode()))
 
     def attribute(self, name: str) -> int:
         """Return an attribute by the driver's name: `NUM_REGS`."""
-        return int(succeed(driver.cuFuncGetAttribute(driver.CUfunction_attribute[f"CU_FUNC_ATTRIBUTE_{name}"], self._handle)))
+        return int(
+            succeed(
+                driver.cuFuncGetAttribute(
+                    driver.CUfunction_attribute[f"CU_FUNC_ATTRIBUTE_{name}"], self._handle
+                )
+            )
+        )
 
     def allow_shared(self, size: int) -> None:
         """Let blocks have `size` bytes of dynamic shared memory."""
@@ -49,7 +65,9 @@ class Function:
         succeed(driver.cuFuncSetAttribute(self._handle, name, size))
 
     def clusters_at_once(self, blocks: int, shared: int) -> int:
-        """Return how many clusters of `blocks` blocks, of one warp and `shared` bytes each, run at once."""
+        """Return how many clusters of `blocks` blocks, of one warp and `shared` bytes each, run at
+        once.
+        """
         self.allow_shared(shared)
         config, size = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
         size.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
@@ -64,19 +82,25 @@ class Function:
         """Queue a launch. Arguments are of `ctypes`; the driver copies them."""
         pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         raw, shared = driver.CUstream(stream.handle), shape.dynamic_shared
-        succeed(driver.cuLaunchKernel(self._handle, *shape.grid, *shape.block, shared, raw, ctypes.addressof(pointers), 0))
+        succeed(
+            driver.cuLaunchKernel(
+                self._handle, *shape.grid, *shape.block, shared, raw, ctypes.addressof(pointers), 0
+            )
+        )
 
 
 def clusters_at_once(support: bytes, blocks: int, shared: int) -> int:
-    """Return how many clusters of `blocks` blocks run at once if each block has an SM to itself; 0 on a GPU without clusters.
+    """Return how many clusters of `blocks` blocks run at once if each block has an SM to itself; 0
+    on a GPU without clusters.
 
-    It is the driver's answer for a function of the compiled `support.cu` whose blocks request `shared` bytes of shared memory, the most that
-    a block can: an SM has no room for two.
+    It is the driver's answer for a function of the compiled `support.cu` whose blocks request
+    `shared` bytes of shared memory, the most that a block can: an SM has no room for two.
     """
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
     if not succeed(driver.cuDeviceGetAttribute(attribute, succeed(driver.cuCtxGetDevice()))):
         return 0
-    module = succeed(driver.cuModuleLoadData(support))  # a copy: what its function may request stays there
+    # a copy: what its function may request stays there
+    module = succeed(driver.cuModuleLoadData(support))
     try:
         return Function(module, "stamp").clusters_at_once(blocks, shared)
     finally:
@@ -84,7 +108,9 @@ def clusters_at_once(support: bytes, blocks: int, shared: int) -> int:
 
 
 class Windows:
-    """Windows of calls back to back. While one runs, the next is queued, so the device never waits for the host."""
+    """Windows of calls back to back. While one runs, the next is queued, so the device never waits
+    for the host.
+    """
 
     def __init__(self, call: Call, stream: Any, us: float) -> None:
         self._call, self._stream, self._us = call, stream, us
@@ -95,7 +121,9 @@ class Windows:
         self._ends = [cuda.Event().record(stream)]
 
     def run(self, calls: int) -> float:
-        """Queue a window of `calls`, and wait for the one before; return the microseconds of one of its calls."""
+        """Queue a window of `calls`, and wait for the one before; return the microseconds of one of
+        its calls.
+        """
         for _ in range(calls):
             self._call()
             self.look(True)
@@ -103,8 +131,14 @@ class Windows:
         self._ends.append(cuda.Event().record(self._stream))
         while not self._ends[-2].query():
             self.look(False)
-        return self.us(len(self.calls) - 2, len(self.calls) - 1) / self.calls[-2] if len(self.calls) > 1 else self._us
+        return (
+            self.us(len(self.calls) - 2, len(self.calls) - 1) / self.calls[-2]
+            if len(self.calls) > 1
+            else self._us
+        )
 
     def us(self, first: int, end: int) -> float:
-        """Return the microseconds from the beginning of window `first` to that of window `end`. They must have ended."""
+        """Return the microseconds from the beginning of window `first` to that of window `end`.
+        They must have ended.
+        """
         return float(self._ends[first].time_till(self._ends[end])) * 1e3

@@ -26,14 +26,20 @@ ARM_CORES = {
     ("0x41", "0xd85"): "Cortex-X925",
     ("0x41", "0xd87"): "Cortex-A725",
 }
-"""Cores of GH200 and DGX Spark by implementer and part, which is all that Linux says of them (arch/arm64/include/asm/cputype.h)."""
+"""Cores of GH200 and DGX Spark by implementer and part, which is all that Linux says of them
+(arch/arm64/include/asm/cputype.h).
+"""
 LEAST_CAPABILITY = (7, 5)
-"""The least compute capability that CUDA 13 compiles for (CUDA Toolkit 13.0 Release Notes, "Deprecated Architectures")."""
+"""The least compute capability that CUDA 13 compiles for (CUDA Toolkit 13.0 Release Notes,
+"Deprecated Architectures").
+"""
 LEAST_CUDA = 13000
 """The least version of CUDA that the driver must run, as `cuDriverGetVersion` returns it."""
 OF_NODE = {
-    "/dev/nvidiactl": "In a container, expected NVIDIA_DRIVER_CAPABILITIES=compute,utility; else install the driver again",
-    "/dev/dxg": "On WSL, expected NVIDIA's driver on Windows, 580 or later, and LD_LIBRARY_PATH=/usr/lib/wsl/lib",
+    "/dev/nvidiactl": "In a container, expected NVIDIA_DRIVER_CAPABILITIES=compute,utility; else "
+    "install the driver again",
+    "/dev/dxg": "On WSL, expected NVIDIA's driver on Windows, 580 or later, and "
+    "LD_LIBRARY_PATH=/usr/lib/wsl/lib",
 }
 """Device nodes that are there only if a GPU is, and what to do if NVML is missing nevertheless."""
 OR_CPU = "To measure the CPU instead: --config 'devices=[cpu]'"
@@ -47,7 +53,9 @@ class DetectedDevice:
     kind: str
     name: str
     arch: str
-    """The architecture that kernels are compiled for: `sm_90`. The CPU compiles for itself, so this is its slug."""
+    """The architecture that kernels are compiled for: `sm_90`. The CPU compiles for itself, so this
+    is its slug.
+    """
     memory: int
     """Bytes of memory; 0 if unknown."""
     uuids: tuple[str, ...] = ()
@@ -60,9 +68,11 @@ def slugify(name: str) -> str:
 
 
 def detect_gpus() -> list[DetectedDevice]:
-    """Return the GPUs that can be measured: whole ones that CUDA 13 compiles for. `left_out` says which others there are.
+    """Return the GPUs that can be measured: whole ones that CUDA 13 compiles for. `left_out` says
+    which others there are.
 
-    Raises `InputError` if there is an NVIDIA driver that does not work, or one that is too old: neither means that there is no GPU.
+    Raises `InputError` if there is an NVIDIA driver that does not work, or one that is too old:
+    neither means that there is no GPU.
     """
     if gpus := simulated():
         return list(gpus.detect())
@@ -73,12 +83,16 @@ def detect_gpus() -> list[DetectedDevice]:
 
 
 def left_out() -> list[str]:
-    """Return a message for each GPU that cannot be measured, with the reason. Raises `InputError` as `detect_gpus` does."""
+    """Return a message for each GPU that cannot be measured, with the reason. Raises `InputError`
+    as `detect_gpus` does.
+    """
     return [] if simulated() else _scan()[1]
 
 
 def _scan() -> tuple[list[DetectedDevice], list[str], str]:
-    """Return the GPUs that the driver's management library (NVML) reports, what it says of those left out, and the driver's version."""
+    """Return the GPUs that the driver's management library (NVML) reports, what it says of those
+    left out, and the driver's version.
+    """
     import pynvml
 
     try:
@@ -86,11 +100,17 @@ def _scan() -> tuple[list[DetectedDevice], list[str], str]:
     except pynvml.NVMLError as error:
         node = next((node for node in OF_NODE if Path(node).exists()), "")
         if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND and node:
-            raise InputError(f"{node}: is there, but libnvidia-ml.so.1 is not found. {OF_NODE[node]}. {OR_CPU}") from None
-        if error.value in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED):
+            raise InputError(
+                f"{node}: is there, but libnvidia-ml.so.1 is not found. {OF_NODE[node]}. {OR_CPU}"
+            ) from None
+        if error.value in (
+            pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+            pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        ):
             return [], [], ""
         raise InputError(
-            f"NVIDIA driver: {pynvml.nvmlErrorString(error.value)}; expected one with which `nvidia-smi` works: after an upgrade of the "
+            f"NVIDIA driver: {pynvml.nvmlErrorString(error.value)}; expected one with which "
+            "`nvidia-smi` works: after an upgrade of the "
             f"driver, reboot. {OR_CPU}"
         ) from None
     try:
@@ -107,17 +127,27 @@ def _scan() -> tuple[list[DetectedDevice], list[str], str]:
                 continue
             if capability < LEAST_CAPABILITY:
                 got, least = (".".join(map(str, it)) for it in (capability, LEAST_CAPABILITY))
-                refused.append(f"GPU {index}, {name}: left out: compute capability {got}; expected {least} or more (CUDA 13)")
+                refused.append(
+                    f"GPU {index}, {name}: left out: compute capability {got}; expected {least} or "
+                    "more (CUDA 13)"
+                )
             elif (_or_none(pynvml.nvmlDeviceGetMigMode, handle) or [0])[0]:
                 refused.append(
-                    f"GPU {index}, {name}: left out: split by MIG; expected a whole GPU: `nvidia-smi -i {index} -mig 0`"
+                    f"GPU {index}, {name}: left out: split by MIG; expected a whole GPU: "
+                    f"`nvidia-smi -i {index} -mig 0`"
                 )
             else:
                 others = devices[slug].uuids if slug in devices else ()
                 memory = _or_none(pynvml.nvmlDeviceGetMemoryInfo, handle)
                 arch = "sm_{}{}".format(*capability)
                 devices[slug] = DetectedDevice(
-                    slug, "cuda", name, arch, int(memory.total) if memory else 0, (*others, uuid), driver
+                    slug,
+                    "cuda",
+                    name,
+                    arch,
+                    int(memory.total) if memory else 0,
+                    (*others, uuid),
+                    driver,
                 )
         return list(devices.values()), refused, driver
     finally:
@@ -135,18 +165,23 @@ def _or_none(read: Callable[[Any], Any], handle: Any) -> Any:
 
 
 def _check_cuda(driver: str) -> None:
-    """Raise `InputError` unless the driver's library runs CUDA 13. `driver` is the version that NVML names."""
+    """Raise `InputError` unless the driver's library runs CUDA 13. `driver` is the version that
+    NVML names.
+    """
     version = ctypes.c_int()
     try:
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
     except (OSError, AttributeError) as error:
         raise InputError(
-            f"NVIDIA driver {driver}: NVML shows a GPU, but CUDA's library cannot be used: {error}. In a container, expected "
+            f"NVIDIA driver {driver}: NVML shows a GPU, but CUDA's library cannot be used: "
+            f"{error}. In a container, expected "
             f"NVIDIA_DRIVER_CAPABILITIES=compute,utility. {OR_CPU}"
         ) from None
     if version.value < LEAST_CUDA:
         raise InputError(
-            f"NVIDIA driver {driver}: it runs CUDA {version.value // 1000}.{version.value % 1000 // 10} at most; expected CUDA 13.0, which "
+            f"NVIDIA driver {driver}: it runs CUDA "
+            f"{version.value // 1000}.{version.value % 1000 // 10} at most; expected CUDA 13.0, "
+            "which "
             f"the driver 580 and later run. {OR_CPU}"
         )
 
@@ -155,7 +190,8 @@ def check_gate(gpu: str, answer: str) -> None:
     """Raise `InputError` unless the driver's answer to a first `cuStreamWaitValue32` is success."""
     if answer != "CUDA_SUCCESS":
         raise InputError(
-            f"{gpu}: the driver refuses cuStreamWaitValue32 ({answer}), by which launches wait until all of a round are queued; expected "
+            f"{gpu}: the driver refuses cuStreamWaitValue32 ({answer}), by which launches wait "
+            "until all of a round are queued; expected "
             "a GPU and a driver that have it, which Windows and WSL have not"
         )
 
@@ -169,32 +205,48 @@ def detect_cpu() -> DetectedDevice:
 
 
 def check_memory_left(problem: Problem) -> None:
-    """Raise, before the system kills this process for it, if the memory left is too little for a problem.
+    """Raise, before the system kills this process for it, if the memory left is too little for a
+    problem.
 
-    It is `Refused` if the machine has too little in all, else `OSError`: something else holds the memory.
+    It is `Refused` if the machine has too little in all, else `OSError`: something else holds the
+    memory.
     """
     left, most = psutil.virtual_memory().available, MOST_OF_MEMORY * detect_cpu().memory
     if problem.host_bytes > min(left, most):
-        text = f"{problem.host_bytes / 2**30:.1f} GiB are needed for {problem.label}, and {left / 2**30:.1f} GiB are left"
+        text = (
+            f"{problem.host_bytes / 2**30:.1f} GiB are needed for {problem.label}, and "
+            f"{left / 2**30:.1f} GiB are left"
+        )
         if problem.host_bytes > most:
             raise Refused("not_supported", text)
         raise OSError(f"{text}: something else holds the memory")
 
 
 def cpu_name(text: str) -> str:
-    """Return the CPU's name from the text of /proc/cpuinfo: the model on x86, the kinds of cores on Arm."""
+    """Return the CPU's name from the text of /proc/cpuinfo: the model on x86, the kinds of cores on
+    Arm.
+    """
     if match := re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE):
         return re.sub(r"\s+", " ", match.group(1))
-    cores = re.findall(r"^CPU implementer\s*:\s*(\S+)$.*?^CPU part\s*:\s*(\S+)$", text, re.MULTILINE | re.DOTALL)
-    kinds = sorted({ARM_CORES.get(core, f"Arm {core[0]} {core[1]}") for core in cores}, reverse=True)
+    cores = re.findall(
+        r"^CPU implementer\s*:\s*(\S+)$.*?^CPU part\s*:\s*(\S+)$", text, re.MULTILINE | re.DOTALL
+    )
+    kinds = sorted(
+        {ARM_CORES.get(core, f"Arm {core[0]} {core[1]}") for core in cores}, reverse=True
+    )
     return " and ".join(kinds) or platform.processor() or platform.machine()
 
 
-def resolve(campaign: Campaign, gpus: Sequence[DetectedDevice], cpu: DetectedDevice) -> list[DetectedDevice]:
-    """Return the devices of this machine that a campaign measures on; `auto` is its GPUs, or the CPU if it has none.
+def resolve(
+    campaign: Campaign, gpus: Sequence[DetectedDevice], cpu: DetectedDevice
+) -> list[DetectedDevice]:
+    """Return the devices of this machine that a campaign measures on; `auto` is its GPUs, or the
+    CPU if it has none.
 
-    With `partitions` they are the devices of a cluster's machines, taken on trust: the jobs that run there check them (`here`). Raises
-    `InputError` for a device that is not on this machine, one without problems, and problems that do not fit a device's memory.
+    With `partitions` they are the devices of a cluster's machines, taken on trust: the jobs that
+    run there check them (`here`). Raises
+    `InputError` for a device that is not on this machine, one without problems, and problems that
+    do not fit a device's memory.
     """
     if campaign.partitions:
         return _partitions(campaign)
@@ -203,16 +255,28 @@ def resolve(campaign: Campaign, gpus: Sequence[DetectedDevice], cpu: DetectedDev
         where = f"{campaign.source}: devices[{index}]: got {wanted!r}"
         match wanted:
             case "auto":
-                usable = [device for device in gpus or [cpu] if device.kind in campaign.problem_sizes]
-                # a device that no chosen kernel runs on is not measured; the kernels are compiled all the same
-                chosen = [d for d in usable if any(kernel.kind == d.kind for kernel in campaign.kernels.values())]
+                usable = [
+                    device for device in gpus or [cpu] if device.kind in campaign.problem_sizes
+                ]
+                # a device that no chosen kernel runs on is not measured; the kernels are compiled
+                # all the same
+                chosen = [
+                    d
+                    for d in usable
+                    if any(kernel.kind == d.kind for kernel in campaign.kernels.values())
+                ]
                 if not usable:
                     kinds = ", ".join(sorted({device.kind for device in gpus or [cpu]}))
-                    raise InputError(f"{campaign.source}: problems: got none for {kinds}, the devices found here; expected some")
+                    raise InputError(
+                        f"{campaign.source}: problems: got none for {kinds}, the devices found "
+                        "here; expected some"
+                    )
             case "cuda":
                 if not gpus:
                     raise InputError(
-                        f"{where}, but no usable GPU was found here{''.join(f'; {it}' for it in left_out())}; expected an NVIDIA GPU and its "
+                        f"{where}, but no usable GPU was found "
+                        f"here{''.join(f'; {it}' for it in left_out())}; expected an NVIDIA GPU "
+                        "and its "
                         "driver, or devices: auto"
                     )
                 chosen = list(gpus)
@@ -223,13 +287,17 @@ def resolve(campaign: Campaign, gpus: Sequence[DetectedDevice], cpu: DetectedDev
                 if not chosen:
                     known = ", ".join(device.slug for device in [*gpus, cpu])
                     raise InputError(
-                        f"{where}, which is not on this machine; expected auto, cuda, cpu or one of {known}; "
+                        f"{where}, which is not on this machine; expected auto, cuda, cpu or one "
+                        f"of {known}; "
                         f"those of a cluster's other machines are named under `partitions`"
                     )
         devices += [device for device in chosen if device not in devices]
     for device in devices:
         if device.kind not in campaign.problem_sizes:
-            raise InputError(f"{campaign.source}: problems.{device.kind}: missing; expected problems for {device.slug}")
+            raise InputError(
+                f"{campaign.source}: problems.{device.kind}: missing; expected problems for "
+                f"{device.slug}"
+            )
         if device.memory:
             check_memory(campaign, device.kind, device.name, device.memory)
     return devices
@@ -237,46 +305,67 @@ def resolve(campaign: Campaign, gpus: Sequence[DetectedDevice], cpu: DetectedDev
 
 def _partitions(campaign: Campaign) -> list[DetectedDevice]:
     devices = []
-    for index, name in enumerate(campaign.partitions if list(campaign.devices) == ["auto"] else campaign.devices):
+    for index, name in enumerate(
+        campaign.partitions if list(campaign.devices) == ["auto"] else campaign.devices
+    ):
         if name not in campaign.partitions:
             raise InputError(
-                f"{campaign.source}: devices[{index}]: got {name!r}; expected one of the campaign's partitions, "
+                f"{campaign.source}: devices[{index}]: got {name!r}; expected one of the "
+                "campaign's partitions, "
                 f"{', '.join(campaign.partitions)}"
             )
         chosen = campaign.partitions[name]
         if chosen.kind not in campaign.problem_sizes:
-            raise InputError(f"{campaign.source}: problems.{chosen.kind}: missing; expected problems for partition {name}")
-        devices.append(DetectedDevice(name, chosen.kind, chosen.device, chosen.architecture or chosen.device, 0))
+            raise InputError(
+                f"{campaign.source}: problems.{chosen.kind}: missing; expected problems for "
+                f"partition {name}"
+            )
+        devices.append(
+            DetectedDevice(
+                name, chosen.kind, chosen.device, chosen.architecture or chosen.device, 0
+            )
+        )
     return devices
 
 
 def here(slug: str, architecture: str = "", partition: str = "") -> DetectedDevice:
-    """Return the device of this machine with a slug. Raises `InputError` if it is not on this machine.
+    """Return the device of this machine with a slug. Raises `InputError` if it is not on this
+    machine.
 
-    In a `partition` any machine's GPU of the model will do: they are one device, and `uuids` is empty.
+    In a `partition` any machine's GPU of the model will do: they are one device, and `uuids` is
+    empty.
     """
     gpus = [] if slug.startswith("cpu-") else detect_gpus()  # whose driver may not work
     devices = {device.slug: device for device in [*gpus, detect_cpu()]}
     where = f"the campaign: partitions.{partition}"
     if partition and slug not in devices:
         raise InputError(
-            f"{where}.device: got {slug!r}, but this job was sent to {platform.node()}, which has {', '.join(devices)}; "
+            f"{where}.device: got {slug!r}, but this job was sent to {platform.node()}, which has "
+            f"{', '.join(devices)}; "
             f"expected one of these, or resources that ask for a machine with {slug}"
         )
     if slug not in devices:
-        raise InputError(f"device {slug}: not on this machine; expected one of {', '.join(devices)}")
+        raise InputError(
+            f"device {slug}: not on this machine; expected one of {', '.join(devices)}"
+        )
     if not partition:
         return devices[slug]
     if architecture and architecture.rstrip("af") != devices[slug].arch:
-        raise InputError(f"{where}.architecture: got {architecture!r}; expected {devices[slug].arch}, that of {slug}")
+        raise InputError(
+            f"{where}.architecture: got {architecture!r}; expected {devices[slug].arch}, that of "
+            f"{slug}"
+        )
     return replace(devices[slug], uuids=())
 
 
 def check_native(arch: str) -> None:
-    """Raise `InputError` if `arch` is another CPU than this machine's: compilers make code for the CPU that they run on."""
+    """Raise `InputError` if `arch` is another CPU than this machine's: compilers make code for the
+    CPU that they run on.
+    """
     if arch.startswith("cpu-") and arch != detect_cpu().slug:
         raise InputError(
-            f"{arch}: code for it is compiled on it, and {platform.node()} has {detect_cpu().slug}; "
+            f"{arch}: code for it is compiled on it, and {platform.node()} has "
+            f"{detect_cpu().slug}; "
             f"expected resources under `partitions` that ask for a machine with {arch}"
         )
 

@@ -1,4 +1,6 @@
-"""A lock that gives a device to one job at a time, among all processes of all users of a machine."""
+"""A lock that gives a device to one job at a time, among all processes of all users of a
+machine.
+"""
 
 import contextlib
 import errno
@@ -30,37 +32,52 @@ def visible(slug: str) -> list[str]:
 
 
 def uuids(device: DetectedDevice) -> list[str]:
-    """Return what can be locked: the GPUs of a model that this process may use, or the CPU's slug. Raises `InputError` for none."""
+    """Return what can be locked: the GPUs of a model that this process may use, or the CPU's slug.
+    Raises `InputError` for none.
+    """
     if device.kind == "cpu":
         return [device.slug]
     gpus = visible(device.slug)
     if not gpus:
-        raise InputError(f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be visible")
+        raise InputError(
+            f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be "
+            "visible"
+        )
     return gpus
 
 
 def first_gpu() -> DetectedDevice:
-    """Return the first GPU that this process may use, as a device with no other GPU. Raises `InputError` for none."""
+    """Return the first GPU that this process may use, as a device with no other GPU. Raises
+    `InputError` for none.
+    """
     for device in detect_gpus():
         for uuid in visible(device.slug):
             return replace(device, uuids=(uuid,))
-    raise InputError(". ".join(["No GPU found", *left_out(), "Check `nvidia-smi` and CUDA_VISIBLE_DEVICES"]))
+    raise InputError(
+        ". ".join(["No GPU found", *left_out(), "Check `nvidia-smi` and CUDA_VISIBLE_DEVICES"])
+    )
 
 
 def _name(uuid: str) -> str:
-    """Return the name of a device's lock. Tests set `LADDER_LOCK`, so that no two of them wait for each other."""
+    """Return the name of a device's lock. Tests set `LADDER_LOCK`, so that no two of them wait for
+    each other.
+    """
     return f"{os.environ.get('LADDER_LOCK', 'gemm-ladder')} {uuid}"
 
 
 def holders(uuid: str) -> list[str]:
-    """Return pid and command of the processes that hold a device, as far as this user may see them (proc(5), /proc/net/unix)."""
+    """Return pid and command of the processes that hold a device, as far as this user may see them
+    (proc(5), /proc/net/unix).
+    """
     table = Path("/proc/net/unix").read_text().splitlines()
     sockets = {f"socket:[{line.split()[6]}]" for line in table if line.endswith(f"@{_name(uuid)}")}
     processes = []
     for process in Path("/proc").glob("[0-9]*"):
         if not sockets.isdisjoint(_open(process)):
             with contextlib.suppress(OSError):
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                command = (
+                    (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
                 processes.append(f"process {process.name}: {plain(command.strip(), COMMAND)}")
     return processes
 
@@ -75,11 +92,13 @@ def _open(process: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def exclusive(candidates: Sequence[str], wait: bool = True) -> Iterator[tuple[str, int]]:
-    """Hold one of several devices for timing, with a lock that every process of every user on this machine sees.
+    """Hold one of several devices for timing, with a lock that every process of every user on this
+    machine sees.
 
-    If all are held it waits, or raises `BlockingIOError` if `wait` is false. Yields the device's UUID and the lock's file descriptor. The
-    lock is a name in the abstract namespace of Unix sockets (unix(7)). So there is no file whose folder, owner or permissions could be wrong,
-    and the lock is gone with the last process that holds it.
+    If all are held it waits, or raises `BlockingIOError` if `wait` is false. Yields the device's
+    UUID and the lock's file descriptor. The lock is a name in the abstract namespace of Unix
+    sockets (unix(7)). So there is no file whose folder, owner or permissions could be wrong, and
+    the lock is gone with the last process that holds it.
     """
     waiting = False
     while True:
@@ -96,9 +115,14 @@ def exclusive(candidates: Sequence[str], wait: bool = True) -> Iterator[tuple[st
         if not wait:
             raise BlockingIOError(f"{', '.join(candidates)}: in use by another run")
         if not waiting:
-            who = "; ".join(holder for uuid in candidates for holder in holders(uuid)) or "which this user may not see"
+            who = (
+                "; ".join(holder for uuid in candidates for holder in holders(uuid))
+                or "which this user may not see"
+            )
             print(
-                f"{', '.join(candidates)}: in use by another run; waiting until it is free ({who})", file=sys.stderr, flush=True
+                f"{', '.join(candidates)}: in use by another run; waiting until it is free ({who})",
+                file=sys.stderr,
+                flush=True,
             )
         waiting = True
         clock.sleep(WAIT_SECONDS)

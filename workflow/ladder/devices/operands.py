@@ -14,14 +14,20 @@ from ladder.model.problem import Problem
 GUARD = 1024
 """Canary elements before and after every matrix."""
 CANARY = 0x7FF87FF9
-"""The 32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as double."""
+"""The 32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as
+double.
+"""
 BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert", "mixed")
-"""Distributions in which an element of B, or what must be exact of C, depends on its row: other rows do not go together."""
+"""Distributions in which an element of B, or what must be exact of C, depends on its row: other
+rows do not go together.
+"""
 
 
 RESULT_SHIFTS = 16
-"""The number of places at which the C of a launch may begin in its room, each on a boundary of a line or more. The place is random, so a
-launch that also computes the results of later launches of its sample does not know where to write them."""
+"""The number of places at which the C of a launch may begin in its room, each on a boundary of a
+line or more. The place is random, so a launch that also computes the results of later launches of
+its sample does not know where to write them.
+"""
 TF32_DIGITS = 11
 """Significant bits of an operand in TF32: those after the point, and the one before."""
 
@@ -55,41 +61,69 @@ class Place(NamedTuple):
 def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     """Return the contents of A, B and C.
 
-    `exact` draws whole numbers from -4 to 4, or fewer if K is so large that sums would not be exact. One in `period` along K has more bits
-    than the next narrower format: a kernel that rounds an operand anywhere is off by a whole number. In every order of summation |A||B| over
-    these stays below a quarter of the limit up to which the accumulator counts exactly. Beside them, each row of A and each column of B has
-    one number of all the bits of the element type but one: as many as rung 21 keeps of an operand. With them |A||B| stays below the limit.
-    `C` is a multiple of 4, so that adding beta C needs no more bits than alpha A B. If elements of C have fewer bits than the accumulator,
-    there is room for full numbers only if K is 1 or 2. Then products cancel in pairs, half of K apart, all but one in `alone`: the standard
-    deviation of sums over small products is at most a sixteenth of the limit of those bits, and each element shows one product left out.
-    `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as they are.
+    `exact` draws whole numbers from -4 to 4, or fewer if K is so large that sums would not be
+    exact. One in `period` along K has more bits than the next narrower format: a kernel that rounds
+    an operand anywhere is off by a whole number. In every order of summation |A||B| over these
+    stays below a quarter of the limit up to which the accumulator counts exactly. Beside them, each
+    row of A and each column of B has one number of all the bits of the element type but one: as
+    many as rung 21 keeps of an operand. With them |A||B| stays below the limit.
+    `C` is a multiple of 4, so that adding beta C needs no more bits than alpha A B. If elements of
+    C have fewer bits than the accumulator, there is room for full numbers only if K is 1 or 2. Then
+    products cancel in pairs, half of K apart, all but one in `alone`: the standard deviation of
+    sums over small products is at most a sixteenth of the limit of those bits, and each element
+    shows one product left out.
+    `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as they
+    are.
     """
     element = ELEMENT_TYPES[problem.element_type]
-    digits, output = (-int(math.log2(roundoff)) for roundoff in (element.unit_roundoff, element.output_roundoff))
+    digits, output = (
+        -int(math.log2(roundoff)) for roundoff in (element.unit_roundoff, element.output_roundoff)
+    )
     # half of the budget for the small ones (beta C is counted with them), half for the wide ones
     small = next(
-        (s for s in (4, 2, 1) if s * s * max((problem.k + 1) / 2 ** (digits - 3), problem.k**0.5 / 2 ** (output - 2)) <= 1), 1
+        (
+            s
+            for s in (4, 2, 1)
+            if s * s * max((problem.k + 1) / 2 ** (digits - 3), problem.k**0.5 / 2 ** (output - 2))
+            <= 1
+        ),
+        1,
     )
     wide = TF32_DIGITS if problem.distribution == "exact_tf32" else min(digits - 12, output - 2)
     period = max(1, math.ceil(problem.k * small * 2**wide / 2 ** min(digits - 3, output - 2)))
-    full = 0 if problem.distribution == "exact_tf32" else output - 1 if output == digits else output if problem.k <= 2 else 0
+    full = (
+        0
+        if problem.distribution == "exact_tf32"
+        else output - 1
+        if output == digits
+        else output
+        if problem.k <= 2
+        else 0
+    )
     mean_square = (small + 1) * (2 * small + 1) / 6
     alone = math.ceil(problem.k * mean_square**2 / 4 ** (output - 4))
     common = (problem.k, small, wide, period, full, alone, *element.exponents, problem.seed)
-    a, b, c = (Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common) for matrix in range(3))
+    a, b, c = (
+        Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common) for matrix in range(3)
+    )
     return a, b, c
 
 
 def exact_elements(problem: Problem) -> int:
-    """Return of which elements of C every order of summation gives the same bits, to which they are then compared.
+    """Return of which elements of C every order of summation gives the same bits, to which they are
+    then compared.
 
-    0: of none. 1: of all, which are sums of whole numbers, and alpha and beta are powers of two or 0. 2 (`mixed`): of those whose row of A
-    and column of B are whole.
+    0: of none. 1: of all, which are sums of whole numbers, and alpha and beta are powers of two or
+    0. 2 (`mixed`): of those whose row of A and column of B are whole.
     """
     factors = (math.frexp(abs(factor))[0] for factor in (problem.alpha, problem.beta))
     if not all(factor in (0.0, 0.5) for factor in factors):
         return 0
-    return 2 if problem.distribution == "mixed" else int(problem.distribution in ("integers", "exact", "exact_tf32"))
+    return (
+        2
+        if problem.distribution == "mixed"
+        else int(problem.distribution in ("integers", "exact", "exact_tf32"))
+    )
 
 
 def whole(problem: Problem) -> bool:
@@ -98,7 +132,9 @@ def whole(problem: Problem) -> bool:
 
 
 def exact_mask(problem: Problem) -> NDArray[np.bool_]:
-    """Return which elements of C must be exact, M x N: those of `exact_elements`, by `whole_at` in `operands.h`."""
+    """Return which elements of C must be exact, M x N: those of `exact_elements`, by `whole_at` in
+    `operands.h`.
+    """
     part = exact_elements(problem)
     rows, columns = ((np.arange(side) % 11 != 5) | (part == 1) for side in (problem.m, problem.n))
     mask: NDArray[np.bool_] = np.logical_and.outer(rows & (part > 0), columns)
@@ -112,51 +148,75 @@ def exactly(problem: Problem, tf32: bool = False) -> Problem:
     """
 
     def power(factor: float) -> float:
-        return math.copysign(2.0 ** max(-1, min(1, round(math.log2(abs(factor))))), factor) if factor else 0.0
+        return (
+            math.copysign(2.0 ** max(-1, min(1, round(math.log2(abs(factor))))), factor)
+            if factor
+            else 0.0
+        )
 
-    return replace(problem, distribution="exact_tf32" if tf32 else "exact", alpha=power(problem.alpha), beta=power(problem.beta))
+    return replace(
+        problem,
+        distribution="exact_tf32" if tf32 else "exact",
+        alpha=power(problem.alpha),
+        beta=power(problem.beta),
+    )
 
 
 def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
-    """Return where A and B, each with `extra` rows below its own, and C lie, in buffers of whole 32-bit words."""
+    """Return where A and B, each with `extra` rows below its own, and C lie, in buffers of whole
+    32-bit words.
+    """
 
     def place(offset: int, rows: int, cols: int, ld: int) -> Place:
         total = rows * ld + offset + 2 * GUARD
         return Place(total + total % 2, GUARD + offset, rows, cols, ld)
 
     m, n, k, (a, b, c) = problem.m, problem.n, problem.k, problem.offsets
-    return place(a, m + extra, k, problem.lda), place(b, k + extra, n, problem.ldb), place(c, m, n, problem.ldc)
+    return (
+        place(a, m + extra, k, problem.lda),
+        place(b, k + extra, n, problem.ldb),
+        place(c, m, n, problem.ldc),
+    )
 
 
 def view_step(problem: Problem) -> int:
-    """Return the rows of A and of B from one launch of a sample to the next: 0 if other rows would spoil the distribution.
+    """Return the rows of A and of B from one launch of a sample to the next: 0 if other rows would
+    spoil the distribution.
 
-    With this step both begin on the same 16-byte boundary in all launches. It is even, because `alternating` goes by pairs of rows.
+    With this step both begin on the same 16-byte boundary in all launches. It is even, because
+    `alternating` goes by pairs of rows.
     """
     return 0 if problem.distribution in BOUND else 16 // ELEMENT_TYPES[problem.element_type].size
 
 
 def result_shifts(random: np.random.Generator, launches: int) -> list[int]:
-    """Return in which of `RESULT_SHIFTS` places the C of each launch of a sample begins; the first launch's is in the first."""
+    """Return in which of `RESULT_SHIFTS` places the C of each launch of a sample begins; the first
+    launch's is in the first.
+    """
     return [0, *random.integers(RESULT_SHIFTS, size=launches - 1).tolist()]
 
 
 def audited_launch(random: np.random.Generator, times: int, last: bool = False) -> int:
     """Return which launch of a sample is audited.
 
-    In half of the samples it is the `last`: a result that a kernel puts off until the next launch is missing there.
+    In half of the samples it is the `last`: a result that a kernel puts off until the next launch
+    is missing there.
     """
     return times - 1 if last or random.integers(2) else int(random.integers(times))
 
 
 def scalars(problem: Problem) -> tuple[Any, Any]:
     """Return alpha and beta rounded to the type of the sums, as the kernels get them."""
-    accumulator = np.float64 if ELEMENT_TYPES[problem.element_type].accumulator == "double" else np.float32
+    accumulator = (
+        np.float64 if ELEMENT_TYPES[problem.element_type].accumulator == "double" else np.float32
+    )
     return accumulator(problem.alpha), accumulator(problem.beta)
 
 
 def stored_type(element_type: str) -> np.dtype[Any]:
-    """Return NumPy's type of elements as they lie in memory. It has none for bfloat16, whose bits are integers."""
+    """Return NumPy's type of elements as they lie in memory. It has none for bfloat16, whose bits
+    are integers.
+    """
     return np.dtype("uint16" if element_type == "bfloat16" else element_type)
 
 

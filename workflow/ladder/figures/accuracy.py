@@ -15,15 +15,22 @@ from ladder.figures.layout import finish, logarithmic, panels
 
 COLOURS = {"rungs on CUDA cores": "#4477aa", "rungs": "#4477aa", "rungs on tensor cores": "#228833"}
 ROUNDED = ["#ee6677", "#aa3377", "#ccbb44"]
-"""The colors of the classes of rungs, and of those that round their operands. The reference is black."""
+"""The colors of the classes of rungs, and of those that round their operands. The reference is
+black.
+"""
 BOUND = ":"
 
 
 def _classes(data: View) -> dict[str, tuple[list[str], str]]:
     """Return the members and the color of each class."""
     classes = data.classes()
-    rounded = dict(zip((name for name in classes if name.startswith("rounded")), ROUNDED, strict=False))
-    return {name: (members, (COLOURS | rounded).get(name, REFERENCE)) for name, members in classes.items()}
+    rounded = dict(
+        zip((name for name in classes if name.startswith("rounded")), ROUNDED, strict=False)
+    )
+    return {
+        name: (members, (COLOURS | rounded).get(name, REFERENCE))
+        for name, members in classes.items()
+    }
 
 
 def _handles(data: View, classes: Mapping[str, tuple[list[str], str]]) -> list[Line2D]:
@@ -35,11 +42,24 @@ def _handles(data: View, classes: Mapping[str, tuple[list[str], str]]) -> list[L
         if briefs == [name]:
             named = ""
         entries.append(Line2D([], [], color=colour, marker="o", label=f"{name}{named}"))
-    return [*entries, Line2D([], [], color="#666666", ls=BOUND, label="dotted: error bound of an element, by class")]
+    return [
+        *entries,
+        Line2D(
+            [], [], color="#666666", ls=BOUND, label="dotted: error bound of an element, by class"
+        ),
+    ]
 
 
-def _against_k(axes: Axes, rows: pd.DataFrame, column: str, classes: Mapping[str, tuple[list[str], str]], size: float) -> None:
-    """Draw the median of each class at each K, and the range from its smallest to its largest error."""
+def _against_k(
+    axes: Axes,
+    rows: pd.DataFrame,
+    column: str,
+    classes: Mapping[str, tuple[list[str], str]],
+    size: float,
+) -> None:
+    """Draw the median of each class at each K, and the range from its smallest to its largest
+    error.
+    """
     for members, colour in classes.values():
         mine = rows[rows["kernel"].isin(members) & (rows[column] > 0)].groupby("k")[column]
         at = mine.agg(["min", "median", "max"]).sort_index()
@@ -51,13 +71,17 @@ def _bounds(axes: Axes, rows: pd.DataFrame, classes: Mapping[str, tuple[list[str
     """Draw the bound of an element against K, a line for each precision."""
     bounded = rows.dropna(subset="component_bound").sort_values("k")
     for _, bound in bounded.groupby(bounded["precision"].fillna(""), sort=False):
-        colour = next(colour for members, colour in classes.values() if bound["kernel"].iloc[0] in members)
+        colour = next(
+            colour for members, colour in classes.values() if bound["kernel"].iloc[0] in members
+        )
         bound = bound.drop_duplicates("k")
         axes.plot(bound["k"], bound["component_bound"], color=colour, ls=BOUND, zorder=3)
 
 
 def accuracy(data: View) -> Figure:
-    """Draw the errors of the best configurations by class: against K, and of each kernel against its speed."""
+    """Draw the errors of the best configurations by class: against K, and of each kernel against
+    its speed.
+    """
     rows, size = data.best[data.best["frobenius_error"].notna()], data.size
     height = 1.5 if data.in_column else 3.2
     figure, grid = panels(data, 3, height)
@@ -78,61 +102,122 @@ def accuracy(data: View) -> Figure:
         for kernel in members:
             mine = positive[positive["kernel"] == kernel]
             if len(mine):
-                x, y = 100 * float(np.exp(np.log(mine["ratio"]).mean())), float(mine["frobenius_error"].median())
+                x, y = (
+                    100 * float(np.exp(np.log(mine["ratio"]).mean())),
+                    float(mine["frobenius_error"].median()),
+                )
                 by_speed.plot(x, y, "o", color=colour, ms=0.5 * size, zorder=4, label=kernel)
                 named.append((x, y, data.brief(kernel), colour))
     by_speed.set(
-        title="error and speed, means of all problems", xlabel=f"% of {data.nice(data.reference)} (log)",
+        title="error and speed, means of all problems",
+        xlabel=f"% of {data.nice(data.reference)} (log)",
         ylabel=r"$|C-R|_F\,/\,|R|_F$ (log)",
-    )  # fmt: skip
+    )
     logarithmic(by_speed)
     logarithmic(by_speed, "x")
-    name_points(by_speed, named, 0.7 * size, 0.75 * data.width / (1 if data.in_column else 3), 0.7 * height)
+    name_points(
+        by_speed, named, 0.7 * size, 0.75 * data.width / (1 if data.in_column else 3), 0.7 * height
+    )
     caption = [
-        f"Against float64, operands {data.distribution}. Lines: the median of a class; bands: from its smallest to its largest error."
+        f"Against float64, operands {data.distribution}. Lines: the median of a class; bands: from "
+        "its smallest to its largest error."
     ]
     details = [
         "Errors are those of the check of the sweep, for the best configuration of each problem.",
         "The third panel shows the geometric mean of the ratios and the median of the errors.",
     ]
-    return finish(figure, data, f"Accuracy on {data.environment['name']}", _handles(data, classes), caption, details)
+    return finish(
+        figure,
+        data,
+        f"Accuracy on {data.environment['name']}",
+        _handles(data, classes),
+        caption,
+        details,
+    )
 
 
 def distributions(data: View) -> Figure:
-    """Draw, for each distribution and class, the range of the kernels' largest errors over all problems, in units of roundoff."""
+    """Draw, for each distribution and class, the range of the kernels' largest errors over all
+    problems, in units of roundoff.
+    """
     rows, size = data.best[data.best["frobenius_error"].notna()], data.size
     figure, grid = panels(data, 2, 3.6)
     roundoff = ELEMENT_TYPES[data.element_type].unit_roundoff
     names, classes = list(dict.fromkeys(rows["distribution"])), _classes(data)
     for axes, column, title in zip(
-        grid, ("frobenius_error", "component_error"), ("error of the matrix", "largest error of an element"), strict=True
+        grid,
+        ("frobenius_error", "component_error"),
+        ("error of the matrix", "largest error of an element"),
+        strict=True,
     ):
         for place, (members, colour) in enumerate(classes.values()):
-            largest = rows[rows["kernel"].isin(members)].groupby(["distribution", "kernel"])[column].max() / roundoff
+            largest = (
+                rows[rows["kernel"].isin(members)].groupby(["distribution", "kernel"])[column].max()
+                / roundoff
+            )
             largest = largest[largest > 0]
             aside = 0.8 * ((place + 0.5) / len(classes) - 0.5)
             for index, name in enumerate(names):
                 values = largest[name] if name in largest else largest[:0]
                 if len(values):
-                    axes.plot([index + aside] * 2, [min(values), max(values)], "_-", color=colour, ms=0.4 * size, zorder=3)
-                    axes.plot(index + aside, float(np.median(values)), "o", color=colour, ms=0.45 * size, zorder=4)
+                    axes.plot(
+                        [index + aside] * 2,
+                        [min(values), max(values)],
+                        "_-",
+                        color=colour,
+                        ms=0.4 * size,
+                        zorder=3,
+                    )
+                    axes.plot(
+                        index + aside,
+                        float(np.median(values)),
+                        "o",
+                        color=colour,
+                        ms=0.45 * size,
+                        zorder=4,
+                    )
             if column == "component_error":
-                bounds = rows[rows["kernel"].isin(members)].groupby("distribution")["component_bound"].max() / roundoff
+                bounds = (
+                    rows[rows["kernel"].isin(members)]
+                    .groupby("distribution")["component_bound"]
+                    .max()
+                    / roundoff
+                )
                 half = 0.4 / len(classes)
                 at = np.arange(len(names)) + aside
-                axes.hlines([bounds.get(name, np.nan) for name in names], at - half, at + half, color=colour, ls=BOUND, zorder=2)
+                axes.hlines(
+                    [bounds.get(name, np.nan) for name in names],
+                    at - half,
+                    at + half,
+                    color=colour,
+                    ls=BOUND,
+                    zorder=2,
+                )
         axes.set_xticks(np.arange(len(names)), names, rotation=90)
         axes.set(xlabel="", ylabel="units of roundoff (log)", title=title)
         axes.set_xlim(-0.6, len(names) - 0.4)
         logarithmic(axes)
     most = rows[rows["precision"].isna()].groupby("distribution")["k"].max()
     ks = [most.get(name, np.nan) for name in names]
-    grid[1].hlines(ks, np.arange(len(names)) - 0.45, np.arange(len(names)) + 0.45, color="#999999", zorder=1)
+    grid[1].hlines(
+        ks, np.arange(len(names)) - 0.45, np.arange(len(names)) + 0.45, color="#999999", zorder=1
+    )
     sizes = ", ".join(dict.fromkeys(rows["m"].astype(str) + "×" + rows["n"].astype(str)))
-    handles = [*_handles(data, classes), Line2D([], [], color="#999999", label="K, the a-priori bound of any order of summation")]
+    handles = [
+        *_handles(data, classes),
+        Line2D([], [], color="#999999", label="K, the a-priori bound of any order of summation"),
+    ]
     caption = [
-        f"Largest error of each kernel over all problems of a distribution (M×N = {sizes}, K = {rows['k'].min()} to {rows['k'].max()}): "
+        f"Largest error of each kernel over all problems of a distribution (M×N = {sizes}, K = "
+        f"{rows['k'].min()} to {rows['k'].max()}): "
         "the median of a class, and its range. Not drawn: exact results."
     ]
     details = ["Against float64. An element's error is relative to that element of |A||B|."]
-    return finish(figure, data, f"Accuracy by distribution on {data.environment['name']}", handles, caption, details)
+    return finish(
+        figure,
+        data,
+        f"Accuracy by distribution on {data.environment['name']}",
+        handles,
+        caption,
+        details,
+    )

@@ -10,15 +10,19 @@ from ladder.figures.data import View
 from ladder.figures.layout import finish, inches, panels, problems, rows_of
 
 FASTER, SLOWER, WHITE = "#2166ac", "#b2182b", "#ffffff"
-"""Blue and red, which color-blind readers can distinguish. Each cell also shows its value as text."""
+"""Blue and red, which color-blind readers can distinguish. Each cell also shows its value as
+text.
+"""
 FULL = 10.0
 """The change in percent from which a cell has its full color."""
 
 
 def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
-    """Draw the change of each kernel's rate in percent: one cell per kernel and problem, one panel per state.
+    """Draw the change of each kernel's rate in percent: one cell per kernel and problem, one panel
+    per state.
 
-    Cells that are faster or slower have a color. `rows` are those of `compare.changes`, `data` is the first of its datasets, and
+    Cells that are faster or slower have a color. `rows` are those of `compare.changes`, `data` is
+    the first of its datasets, and
     `other` is the name of the second.
     """
     size = data.size
@@ -31,7 +35,10 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
         colours = np.ones((len(kernels), len(labels), 3))
         for row in rows[rows["state"] == state].to_dict("records"):
             y, x = kernels.index(row["kernel"]), labels.index(row["problem"])
-            change, distinguishable = 100 * (row["ratio"] - 1), row["verdict"] in ("faster", "slower")
+            change, distinguishable = (
+                100 * (row["ratio"] - 1),
+                row["verdict"] in ("faster", "slower"),
+            )
             if distinguishable:
                 full = np.array(to_rgb(FASTER if change > 0 else SLOWER))
                 colours[y, x] = 1 - (1 - full) * (0.25 + 0.75 * min(abs(change) / FULL, 1))
@@ -59,6 +66,7 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
         Patch(color="#dddddd", label="not distinguishable, or measure again: grey text"),
     ]
     notes = [
-        f"Change of each kernel's throughput in percent. B is {other}. ?: not significant after correction for the number of rows.",
+        f"Change of each kernel's throughput in percent. B is {other}. ?: not significant after "
+        "correction for the number of rows."
     ]
     return finish(figure, data, "What changed from A to B", handles, notes, ["A is:"])

@@ -12,7 +12,9 @@ from ladder.figures.scaling import points
 from ladder.model.kernel import COMPILERS, Configuration
 
 WIDEST = 90
-"""The percentage of the differences that fit the panels; larger ones are drawn at the edge, with their values, if they are far."""
+"""The percentage of the differences that fit the panels; larger ones are drawn at the edge, with
+their values, if they are far.
+"""
 FAR = 2.0
 """How much larger than that a difference must be to be drawn at the edge."""
 
@@ -20,13 +22,17 @@ FAR = 2.0
 def compared(data: View) -> pd.DataFrame:
     """Return the sweep's rates of kernels beside those of the first way of compiling.
 
-    There is a row per configuration, problem and way except the first; none if there is only one way. `build` is the way, `first`
-    the first way, `percent` how much faster than the first it is, and `marks` are those of both.
+    There is a row per configuration, problem and way except the first; none if there is only one
+    way. `build` is the way, `first` the first way, `percent` how much faster than the first it is,
+    and `marks` are those of both.
     """
     rows = data.summary[data.summary["kernel"].isin(data.kernels) & data.summary["tflops"].notna()]
     every = [Configuration.of(data.element_type, label) for label in rows["configuration"]]
     rows = rows.assign(
-        build=[Configuration("", (), configuration.build).label.replace("-", COMPILERS[0]) for configuration in every],
+        build=[
+            Configuration("", (), configuration.build).label.replace("-", COMPILERS[0])
+            for configuration in every
+        ],
         parameters=[Configuration("", configuration.parameters).label for configuration in every],
     )
     first = rows["build"].iloc[0] if len(rows) else ""
@@ -34,7 +40,9 @@ def compared(data: View) -> pd.DataFrame:
     firsts = rows.loc[rows["build"] == first, [*key, "ratio", "marks"]]
     both = rows[rows["build"] != first].merge(firsts, on=key, suffixes=("", "_first"))
     marks = both["marks"].fillna("") + "; " + both["marks_first"].fillna("")
-    return both.assign(first=first, percent=100 * (both["ratio"] / both["ratio_first"] - 1), marks=marks)
+    return both.assign(
+        first=first, percent=100 * (both["ratio"] / both["ratio_first"] - 1), marks=marks
+    )
 
 
 def compilers(data: View) -> Figure:
@@ -57,13 +65,30 @@ def compilers(data: View) -> Figure:
             points(axes, percent[~far], y[~far], mine[~far], RUNG, "o", 0.4 * size)
             for value, up in zip(percent[far], y[far], strict=True):
                 beyond += 1
-                arrow = {"arrowstyle": "->", "color": RUNG, "lw": 0.12 * size, "relpos": (float(value > 0), 0.5)}
+                arrow = {
+                    "arrowstyle": "->",
+                    "color": RUNG,
+                    "lw": 0.12 * size,
+                    "relpos": (float(value > 0), 0.5),
+                }
                 axes.annotate(
-                    f"{value:+.0f}", (math.copysign(1.12 * widest, value), up), (math.copysign(0.9 * widest, value), up),
-                    arrowprops=arrow, fontsize=0.75 * size, color=RUNG, ha="right" if value > 0 else "left", va="center",
-                )  # fmt: skip
+                    f"{value:+.0f}",
+                    (math.copysign(1.12 * widest, value), up),
+                    (math.copysign(0.9 * widest, value), up),
+                    arrowprops=arrow,
+                    fontsize=0.75 * size,
+                    color=RUNG,
+                    ha="right" if value > 0 else "left",
+                    va="center",
+                )
             if len(percent):
-                axes.plot([percent.median()] * 2, [place - 0.42, place + 0.42], color="#222222", lw=0.2 * size, zorder=5)
+                axes.plot(
+                    [percent.median()] * 2,
+                    [place - 0.42, place + 0.42],
+                    color="#222222",
+                    lw=0.2 * size,
+                    zorder=5,
+                )
         axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
         rows_of(axes, [data.nice(kernel) for kernel in data.kernels])
         axes.set_xlim(-1.15 * widest, 1.15 * widest)
@@ -73,6 +98,17 @@ def compilers(data: View) -> Figure:
         "A dot is a configuration and problem of the sweep, in one process; black: the median.",
         f"Arrows: {beyond} differences beyond ±{widest:.3g} %." if beyond else "",
     ]
-    details = ["Quotients of ratios to the reference; intervals are within-run. Eliminated configurations have few samples."]
+    details = [
+        "Quotients of ratios to the reference; intervals are within-run. Eliminated configurations "
+        "have few samples."
+    ]
     details.append(marks_note(rows.to_dict("records")))
-    return finish(figure, data, f"Ways of compiling on {data.environment['name']}", edges(rows), caption, details, intervals="")
+    return finish(
+        figure,
+        data,
+        f"Ways of compiling on {data.environment['name']}",
+        edges(rows),
+        caption,
+        details,
+        intervals="",
+    )

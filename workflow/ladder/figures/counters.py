@@ -21,13 +21,28 @@ def _size(rows: pd.DataFrame) -> Any:
 
 COUNTED: dict[str, tuple[str, Callable[[pd.DataFrame], Any]]] = {
     "global_read_sectors": ("sectors of 32 B read by threads", lambda t: t["global_sectors"]),
-    "l2_read_sectors": ("sectors of 32 B read from L2\n(model: none found in L1)", lambda t: t["global_sectors"]),
+    "l2_read_sectors": (
+        "sectors of 32 B read from L2\n(model: none found in L1)",
+        lambda t: t["global_sectors"],
+    ),
     "shared_wavefronts": ("shared-memory wavefronts", lambda t: t["shared_wavefronts_model"]),
     "bank_conflicts": ("wavefronts added by bank conflicts", lambda t: t["bank_conflicts_model"]),
-    "dram_read_bytes": ("bytes read from device memory\n(model: A and B once)", lambda t: _size(t) * t["k"] * (t["m"] + t["n"])),
-    "instructions": ("instructions of warps\n(model: multiply-adds alone)", lambda t: t["flops"] / 64),
-    "warps_percent": ("resident warps, % of the most\n(model: occupancy)", lambda t: 100 * t["occupancy"]),
-    "issue_percent": ("cycles in which an instruction was issued, %\n(no model)", lambda t: t["occupancy"] * np.nan),
+    "dram_read_bytes": (
+        "bytes read from device memory\n(model: A and B once)",
+        lambda t: _size(t) * t["k"] * (t["m"] + t["n"]),
+    ),
+    "instructions": (
+        "instructions of warps\n(model: multiply-adds alone)",
+        lambda t: t["flops"] / 64,
+    ),
+    "warps_percent": (
+        "resident warps, % of the most\n(model: occupancy)",
+        lambda t: 100 * t["occupancy"],
+    ),
+    "issue_percent": (
+        "cycles in which an instruction was issued, %\n(no model)",
+        lambda t: t["occupancy"] * np.nan,
+    ),
 }
 """The columns of `counters.csv` that are drawn: their labels, and the model's values."""
 
@@ -36,7 +51,13 @@ def counters(data: View, counts: pd.DataFrame) -> Figure:
     """Draw model and hardware counter: one panel per counter, one line per rung."""
     rows = counts.merge(data.models, on=KEY, how="left", suffixes=("", "_model"))
     names, size = [data.brief(kernel) for kernel in rows["kernel"]], data.size
-    figure, grid = panels(data, len(COUNTED), inches(1.3, 0.9 * size) * max(len(rows), 3) + inches(6, size), most=4, narrow=2)
+    figure, grid = panels(
+        data,
+        len(COUNTED),
+        inches(1.3, 0.9 * size) * max(len(rows), 3) + inches(6, size),
+        most=4,
+        narrow=2,
+    )
     columns = int(0.75 * data.width / min(4, 2 * side_by_side(data.width)) * 72 / (0.55 * size))
     for axes, (column, (label, modelled)) in zip(grid, COUNTED.items(), strict=True):
         percent = column.endswith("_percent")
@@ -45,18 +66,51 @@ def counters(data: View, counts: pd.DataFrame) -> Figure:
         drawn = pd.DataFrame({"model": modelled(rows), "counted": rows[column]}).astype(float)
         drawn = drawn.replace(0, np.nan if decades else 0).div(unit, axis=0)
         style: dict[str, Any] = {"mew": 0.15 * size, "clip_on": False}
-        axes.plot(drawn["model"], range(len(names)), "s", color="#d55e00", mfc="none", ms=0.8 * size, label="model", **style)
-        axes.plot(drawn["counted"], range(len(names)), "o", color="#0072b2", ms=0.5 * size, label="counted", **style)
-        axes.set_title("\n".join(line for part in label.split("\n") for line in textwrap.wrap(part, columns)))
+        axes.plot(
+            drawn["model"],
+            range(len(names)),
+            "s",
+            color="#d55e00",
+            mfc="none",
+            ms=0.8 * size,
+            label="model",
+            **style,
+        )
+        axes.plot(
+            drawn["counted"],
+            range(len(names)),
+            "o",
+            color="#0072b2",
+            ms=0.5 * size,
+            label="counted",
+            **style,
+        )
+        axes.set_title(
+            "\n".join(line for part in label.split("\n") for line in textwrap.wrap(part, columns))
+        )
         rows_of(axes, names)
         axes.set_xlabel("%" if percent else "per 1000 multiply-adds")
-        if decades and np.isfinite(axes.dataLim.minposx):  # otherwise there is neither model nor count
+        # otherwise there is neither model nor count
+        if decades and np.isfinite(axes.dataLim.minposx):
             logarithmic(axes, "x")
         else:
             axes.set_xlim(0, 105 if percent else None)
-    missing, where = rows["reason"].dropna(), f" at M = N = K = {rows['m'].iloc[0]}" if len(rows) else ""
+    missing, where = (
+        rows["reason"].dropna(),
+        f" at M = N = K = {rows['m'].iloc[0]}" if len(rows) else "",
+    )
     counted = rows.loc[rows["reason"].isna(), "uuid"].unique()
     notes = [f"Counted on {', '.join(counted)}."] if len(counted) else []
-    notes += [f"{len(missing)} of {len(rows)} not counted: {missing.iloc[0][:150]}."] if len(missing) else []
+    notes += (
+        [f"{len(missing)} of {len(rows)} not counted: {missing.iloc[0][:150]}."]
+        if len(missing)
+        else []
+    )
     handles = grid[0].get_legend_handles_labels()[0]
-    return finish(figure, data, f"Model and hardware counters{where} on {data.environment['name']}", handles, notes)
+    return finish(
+        figure,
+        data,
+        f"Model and hardware counters{where} on {data.environment['name']}",
+        handles,
+        notes,
+    )

@@ -23,7 +23,9 @@ from ladder.model.hardware_limits import measured_peak, peak_tflops
 from ladder.model.kernel_file import is_rung, known
 
 COLUMN = 5.4
-"""The width in inches below which a figure is for one column of a paper: it has fewer panels, and rungs have numbers instead of names."""
+"""The width in inches below which a figure is for one column of a paper: it has fewer panels, and
+rungs have numbers instead of names.
+"""
 MOST = 6
 """The most rungs that have a color of their own."""
 GREY, REFERENCE = "#bdbdbd", "#000000"
@@ -77,7 +79,9 @@ def letters(row: Mapping[str, Any]) -> str:
 def lettered(value: str, row: Mapping[str, Any]) -> str:
     """Return a value with the letters of its row's marks, such as `~7.01 m`."""
     marks = marks_of(row)
-    return ("~" if "raced" in marks else "") + " ".join([value, *(MARKS[mark][0] for mark in marks if mark != "raced")])
+    return ("~" if "raced" in marks else "") + " ".join(
+        [value, *(MARKS[mark][0] for mark in marks if mark != "raced")]
+    )
 
 
 def edge(row: Mapping[str, Any]) -> str:
@@ -88,7 +92,16 @@ def edge(row: Mapping[str, Any]) -> str:
 def edges(rows: pd.DataFrame) -> list[Line2D]:
     """Return the legend entries for the edges of marked rows."""
     return [
-        Line2D([], [], ls="", marker="o", mfc="none", mec=MARKS[mark][1], mew=1.2, label=f"edge: {mark}")
+        Line2D(
+            [],
+            [],
+            ls="",
+            marker="o",
+            mfc="none",
+            mec=MARKS[mark][1],
+            mew=1.2,
+            label=f"edge: {mark}",
+        )
         for mark in _present(rows.to_dict("records"))
     ]
 
@@ -114,40 +127,62 @@ def _sentence(parts: Sequence[str]) -> str:
 
 
 def text_size(width: float) -> float:
-    """Return the text size in points: 10 for a figure 11 inches wide, 8.6 for two columns of a paper, 7.2 for one."""
+    """Return the text size in points: 10 for a figure 11 inches wide, 8.6 for two columns of a
+    paper, 7.2 for one.
+    """
     return min(10.0, 5.8 + 0.4 * width)
 
 
 def ends(rows: pd.DataFrame, columns: Sequence[str], scale: float = 1.0) -> tuple[Any, Any, Any]:
-    """Return the values in columns and the ends of their intervals; the values replace ends that a single process does not give."""
+    """Return the values in columns and the ends of their intervals; the values replace ends that a
+    single process does not give.
+    """
     value, low, high = (scale * rows[name].to_numpy(dtype=float) for name in columns)
     return value, np.where(low > 0, low, value), np.where(np.isfinite(high), high, value)
 
 
 class View:
-    """A dataset as a figure shows it: its tables for one element type and state, and what labels need. `width` is in inches."""
+    """A dataset as a figure shows it: its tables for one element type and state, and what labels
+    need. `width` is in inches.
+    """
 
     def __init__(
-        self, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], state: str, width: float = WIDTH
+        self,
+        tables: Mapping[str, pd.DataFrame],
+        environment: Mapping[str, Any],
+        state: str,
+        width: float = WIDTH,
     ) -> None:
-        tables = {name: table.astype({"problem": str}) if "state" in table else table for name, table in tables.items()}
+        tables = {
+            name: table.astype({"problem": str}) if "state" in table else table
+            for name, table in tables.items()
+        }
         summary, best = tables["summary"], tables["best"]
         self.models = tables["models"]
         self.width, self.environment, self.state = width, environment, state
         self.in_column = width < COLUMN
         self.size = text_size(width)
         self.summary, self.pairs, self.rounds, self.references = (
-            tables[name][tables[name]["state"] == state] for name in ("summary", "pairs", "rounds", "references")
+            tables[name][tables[name]["state"] == state]
+            for name in ("summary", "pairs", "rounds", "references")
         )
         square = best["problem"].str.fullmatch(r"\d+")
-        best = best.assign(square=square, as_warm=best["reason"].astype(str).str.startswith(AS_WARM) & best["tflops"].isna())
+        best = best.assign(
+            square=square,
+            as_warm=best["reason"].astype(str).str.startswith(AS_WARM) & best["tflops"].isna(),
+        )
         self.best = best[(best["state"] == state) & best["tflops"].notna()]
         """The best configurations with a rate in this state."""
         self.as_warm = best[(best["state"] == state) & best["as_warm"]]
-        """The best configurations that were not measured in this state, because it makes no difference to them."""
+        """The best configurations that were not measured in this state, because it makes no
+        difference to them.
+        """
         keys = ["kernel", "element_type", "problem"]
         warm = best[(best["state"] == "warm") & best["tflops"].notna()]
-        self.whole = pd.concat([self.best, warm.merge(self.as_warm[keys], on=keys).assign(as_warm=True)], ignore_index=True)
+        self.whole = pd.concat(
+            [self.best, warm.merge(self.as_warm[keys], on=keys).assign(as_warm=True)],
+            ignore_index=True,
+        )
         """`best` and `as_warm`; the latter with their rates in the warm state."""
         self.order = list(dict.fromkeys(best["problem"]))
         """The labels of all problems, in order."""
@@ -157,21 +192,33 @@ class View:
         easier = set(best.loc[best["precision"].notna(), "kernel"])
         have = set(self.whole["kernel"])
         names = [kernel for kernel in dict.fromkeys(best["kernel"]) if kernel in have]
-        self.kernels = [kernel for kernel in names if not is_baseline(kernel) and kernel not in easier]
+        self.kernels = [
+            kernel for kernel in names if not is_baseline(kernel) and kernel not in easier
+        ]
         self.reference = str(summary["reference"].iloc[0]) if len(summary) else ""
         others = [kernel for kernel in names if kernel not in self.kernels]
         self.baselines = sorted(others, key=lambda kernel: kernel != self.reference)
-        """The reference, then what is not ranked: other baselines, and kernels that round their operands."""
+        """The reference, then what is not ranked: other baselines, and kernels that round their
+        operands.
+        """
         self.names = [*self.kernels, *self.baselines]
         self.element_type = str(summary["element_type"].iloc[0]) if len(summary) else ""
         self.distribution = ", ".join(dict.fromkeys(summary["distribution"].astype(str)))
         of_16_bits = self.element_type in OF_CUDA
-        self.peak_name, self.by_clock = ("16-bit peak", "tensor cores × clock") if of_16_bits else ("FP32 peak", "lanes × clock")
+        self.peak_name, self.by_clock = (
+            ("16-bit peak", "tensor cores × clock")
+            if of_16_bits
+            else ("FP32 peak", "lanes × clock")
+        )
         attributes, peak = environment["attributes"], measured_peak(environment, self.element_type)
         self.peak = peak / self.unit_size if peak else None
         """The measured peak in the device's unit; None where it is not measured."""
         known = self.peak and environment["kind"] == "cuda" and attributes.get("max_sm_clock_mhz")
-        self.clock_peak = peak_tflops(environment, self.element_type, of_16_bits) / self.unit_size if known else None
+        self.clock_peak = (
+            peak_tflops(environment, self.element_type, of_16_bits) / self.unit_size
+            if known
+            else None
+        )
         """That peak by arithmetic: operations per clock, at the highest clock."""
 
     def rate(self, tflops: Any) -> Any:
@@ -184,7 +231,9 @@ class View:
         return bool(pd.notna(row["precision"]))
 
     def label(self, kernel: str) -> str:
-        """Return the name of a kernel or baseline for a legend or an axis; it is short in a figure for one column."""
+        """Return the name of a kernel or baseline for a legend or an axis; it is short in a figure
+        for one column.
+        """
         return self.brief(kernel) if self.in_column else self.nice(kernel)
 
     def nice(self, kernel: str) -> str:
@@ -192,27 +241,47 @@ class View:
         return BASELINE_NAME.get(kernel, kernel.replace("_", " "))
 
     def at(self, problem: str) -> pd.DataFrame:
-        """Return the rows of `whole` for one problem, by kernel: rungs in their order, then the baselines."""
-        rows = self.whole[self.whole["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
+        """Return the rows of `whole` for one problem, by kernel: rungs in their order, then the
+        baselines.
+        """
+        rows = (
+            self.whole[self.whole["problem"] == problem]
+            .drop_duplicates("kernel")
+            .set_index("kernel")
+        )
         return rows.loc[[kernel for kernel in self.names if kernel in rows.index]]
 
     def where(self) -> str:
         """Return the sizes of the problem at which the ladder is shown, as text."""
         row = self.whole[self.whole["problem"] == self.headline].iloc[0]
-        return f"M = N = K = {self.headline}" if self.headline.isdigit() else f"M = {row['m']}, N = {row['n']}, K = {row['k']}"
+        return (
+            f"M = N = K = {self.headline}"
+            if self.headline.isdigit()
+            else f"M = {row['m']}, N = {row['n']}, K = {row['k']}"
+        )
 
     def common(self) -> list[str]:
         """Return the problems for which every rung has a result. Means are taken over them."""
-        have = self.whole[self.whole["kernel"].isin(self.kernels)].groupby("problem", sort=False)["kernel"].nunique()
+        have = (
+            self.whole[self.whole["kernel"].isin(self.kernels)]
+            .groupby("problem", sort=False)["kernel"]
+            .nunique()
+        )
         return [problem for problem in self.order if have.get(problem, 0) == len(self.kernels) > 0]
 
     def mean(self, kernel: str) -> float | None:
-        """Return the geometric mean of a kernel's ratios to the reference over `common`; None without a ratio."""
-        rows = self.whole[(self.whole["kernel"] == kernel) & self.whole["problem"].isin(self.common())]
+        """Return the geometric mean of a kernel's ratios to the reference over `common`; None
+        without a ratio.
+        """
+        rows = self.whole[
+            (self.whole["kernel"] == kernel) & self.whole["problem"].isin(self.common())
+        ]
         return geometric_mean(list(rows["ratio"])) if len(rows) else None
 
     def builds_on(self, kernel: str) -> str | None:
-        """Return the rung that a rung improves, by its header or as the one before it; None if it was not measured."""
+        """Return the rung that a rung improves, by its header or as the one before it; None if it
+        was not measured.
+        """
         rungs = [name for name in self.kernels if is_rung(name)]
         below = dict(zip(rungs[1:], rungs, strict=False)).get(kernel)
         header = known().get(kernel)
@@ -220,29 +289,43 @@ class View:
         return base if base in rungs else None
 
     def gain(self, kernel: str, other: str, problem: str) -> Mapping[str, Any] | None:
-        """Return the row of `pairs` for a rung's gain over another one, or what `over` computes if there is none."""
+        """Return the row of `pairs` for a rung's gain over another one, or what `over` computes if
+        there is none.
+        """
         row = self._gains.get((kernel, problem))
-        return row if row is not None and row["other"] == other else self.over(kernel, other, problem)
+        return (
+            row if row is not None and row["other"] == other else self.over(kernel, other, problem)
+        )
 
     def over(self, kernel: str, other: str, problem: str) -> Mapping[str, Any] | None:
-        """Return the speedup over another kernel or baseline, each at its best: `ratio` and `verdict`, as in `pairs.csv`.
+        """Return the speedup over another kernel or baseline, each at its best: `ratio` and
+        `verdict`, as in `pairs.csv`.
 
-        It uses the rounds in which both were timed. If they were timed apart, it uses their ratios to the reference.
+        It uses the rounds in which both were timed. If they were timed apart, it uses their ratios
+        to the reference.
         """
         rounds = self.rounds[self.rounds["problem"] == problem]
         rounds = rounds.assign(speedup=rounds["reference_us"] / rounds["time_us"])
         of_kernel, of_other = (rounds[rounds["kernel"] == name] for name in (kernel, other))
-        medians, of_others = (rows.groupby("process")["speedup"].median() for rows in (of_kernel, of_other))
+        medians, of_others = (
+            rows.groupby("process")["speedup"].median() for rows in (of_kernel, of_other)
+        )
         processes = []
-        for process, both in of_kernel.merge(of_other, on=["process", "round"], suffixes=("", "_other")).groupby("process"):
-            if (both["reference_us"] == both["reference_us_other"]).all():  # if so, the rounds are the same
+        for process, both in of_kernel.merge(
+            of_other, on=["process", "round"], suffixes=("", "_other")
+        ).groupby("process"):
+            # if so, the rounds are the same
+            if (both["reference_us"] == both["reference_us_other"]).all():
                 processes.append(list(both["time_us_other"] / both["time_us"]))
             else:
                 processes.append([medians[process] / of_others[process]])
         if not processes:
             return None
         ratio, low, high = between_processes(processes)
-        return {"ratio": ratio, "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED}
+        return {
+            "ratio": ratio,
+            "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED,
+        }
 
     @cached_property
     def _gains(self) -> dict[tuple[str, str], Mapping[str, Any]]:
@@ -257,36 +340,61 @@ class View:
     def prominent(self) -> list[str]:
         """The rungs that have a color, at most `MOST`, in order.
 
-        They are the fastest one without tensor cores at the headline, the fastest ones of all problems, and those that raise the best
-        throughput of the rungs up to them the most, by the geometric mean over `common`.
+        They are the fastest one without tensor cores at the headline, the fastest ones of all
+        problems, and those that raise the best throughput of the rungs up to them the most, by the
+        geometric mean over `common`.
         """
         if len(self.kernels) <= MOST:
             return self.kernels
         at = self.at(self.headline)
-        plain = [kernel for kernel in self.kernels if kernel in at.index and not at.loc[kernel, "tensor_cores"]]
+        plain = [
+            kernel
+            for kernel in self.kernels
+            if kernel in at.index and not at.loc[kernel, "tensor_cores"]
+        ]
         first = at.loc[plain, "ratio"].nlargest(1).index
-        rows = self.whole[self.whole["kernel"].isin(self.kernels)].drop_duplicates(["kernel", "problem"])
-        fastest = rows.loc[rows.groupby("problem")["ratio"].idxmax(), "kernel"].value_counts(sort=True).index
+        rows = self.whole[self.whole["kernel"].isin(self.kernels)].drop_duplicates(
+            ["kernel", "problem"]
+        )
+        fastest = (
+            rows.loc[rows.groupby("problem")["ratio"].idxmax(), "kernel"]
+            .value_counts(sort=True)
+            .index
+        )
         common = rows[rows["problem"].isin(self.common())]
-        ratios = common.pivot(index="kernel", columns="problem", values="ratio").reindex(self.kernels)
+        ratios = common.pivot(index="kernel", columns="problem", values="ratio").reindex(
+            self.kernels
+        )
         raised = np.log(ratios.cummax()).diff().mean(axis=1).nlargest(MOST).index
         chosen = list(dict.fromkeys([*first, *fastest[: MOST // 2], *raised]))[:MOST]
         return [kernel for kernel in self.kernels if kernel in chosen]
 
     def colours(self) -> dict[str, Any]:
-        """Return the color of each kernel and baseline, in hues that color-blind readers can distinguish."""
+        """Return the color of each kernel and baseline, in hues that color-blind readers can
+        distinguish.
+        """
         palette = sns.color_palette("colorblind")
         hues = dict(zip(self.prominent, (palette[i] for i in (0, 1, 2, 3, 4, 9)), strict=False))
         rungs = {kernel: hues.get(kernel, GREY) for kernel in self.kernels}
-        return rungs | {kernel: REFERENCE if kernel == self.reference else CONTEXT for kernel in self.baselines}
+        return rungs | {
+            kernel: REFERENCE if kernel == self.reference else CONTEXT for kernel in self.baselines
+        }
 
     def dashes(self) -> dict[str, Any]:
         """Return the dashes of each kernel and baseline; only what is not ranked has any."""
-        unranked = dict(zip(self.baselines[self.reference in self.baselines :], DASHES * len(self.baselines), strict=False))
+        unranked = dict(
+            zip(
+                self.baselines[self.reference in self.baselines :],
+                DASHES * len(self.baselines),
+                strict=False,
+            )
+        )
         return dict.fromkeys([*self.kernels, self.reference], "-") | unranked
 
     def classes(self) -> dict[str, list[str]]:
-        """Return the kernels and baselines by how their sums are made: names of the classes, with the members of each."""
+        """Return the kernels and baselines by how their sums are made: names of the classes, with
+        the members of each.
+        """
         rows = self.whole.drop_duplicates("kernel").set_index("kernel")
         classes: dict[str, list[str]] = {}
         for kernel in self.names:
@@ -303,12 +411,19 @@ class View:
         return classes
 
     def as_warm_note(self) -> str:
-        """Return a sentence that says from which size on each kernel's `cold` equals its `warm`, because its line ends there."""
+        """Return a sentence that says from which size on each kernel's `cold` equals its `warm`,
+        because its line ends there.
+        """
         problems: dict[str, list[str]] = {}
         for kernel in self.names:
             rows = self.as_warm[self.as_warm["kernel"] == kernel]
-            words = [f"from {rows.loc[rows['square'], 'm'].min()} up"] if rows["square"].any() else []
-            words += [f"at {problem.replace('x', '×')}" for problem in rows.loc[~rows["square"], "problem"]]
+            words = (
+                [f"from {rows.loc[rows['square'], 'm'].min()} up"] if rows["square"].any() else []
+            )
+            words += [
+                f"at {problem.replace('x', '×')}"
+                for problem in rows.loc[~rows["square"], "problem"]
+            ]
             if words:
                 problems.setdefault(", ".join(words), []).append(self.brief(kernel))
         if not problems:
@@ -322,7 +437,9 @@ class View:
 
     def kind_of_interval(self) -> str:
         """Return the kind of the intervals of `best`, such as `95 % between-process intervals`."""
-        return f"95 % {self.best['interval'].iloc[0]} intervals" if len(self.best) else "no intervals"
+        return (
+            f"95 % {self.best['interval'].iloc[0]} intervals" if len(self.best) else "no intervals"
+        )
 
     def intervals(self) -> str:
         """Return a sentence about the kind and width of the intervals of `best`."""
@@ -330,28 +447,45 @@ class View:
         if best.empty:
             return "no results"
         kind = str(best["interval"].iloc[0])
-        width = ((best["tflops_high"] - best["tflops_low"]) / 2 / best["tflops"]).replace(np.inf, np.nan).quantile(0.9)
+        width = (
+            ((best["tflops_high"] - best["tflops_low"]) / 2 / best["tflops"])
+            .replace(np.inf, np.nan)
+            .quantile(0.9)
+        )
         count = span(best["samples"])
         of = f" in {span(best['processes'])} processes" if kind == BETWEEN else ""
         within = f"nine in ten within ±{100 * width:.1f} %" if width < 1 else NOT_KNOWN
         return f"Intervals: {kind}, 95 %, {within}; n = {count} samples a point{of}."
 
     def note(self, intervals: str | None = None) -> str:
-        """Return what every figure's description says: device, power limit, software, operands, date, commit, samples, intervals and peaks.
+        """Return what every figure's description says: device, power limit, software, operands,
+        date, commit, samples, intervals and peaks.
 
         `intervals` replaces the sentence about the intervals of `best`.
         """
         env = self.environment
         attributes, limit = env["attributes"], env["attributes"].get("power_limit_w")
-        commit = (env["project"]["commit"] or "unknown")[:10] + (", changed" if env["project"]["dirty"] else "")
+        commit = (env["project"]["commit"] or "unknown")[:10] + (
+            ", changed" if env["project"]["dirty"] else ""
+        )
         name = env["name"] + (f" (power limit {limit:g} W)" if limit else "")
-        whose = f"{name}, {attributes['library']}, {self.element_type}, operands {self.distribution}, {self.state}"
-        sentences = [f"{whose}, {env['time'][:10]}, commit {commit}.", self.intervals() if intervals is None else intervals]
+        whose = (
+            f"{name}, {attributes['library']}, {self.element_type}, operands "
+            f"{self.distribution}, {self.state}"
+        )
+        sentences = [
+            f"{whose}, {env['time'][:10]}, commit {commit}.",
+            self.intervals() if intervals is None else intervals,
+        ]
         if self.peak:
             by_clock = f"; {three(self.clock_peak)} by {self.by_clock}" if self.clock_peak else ""
-            sentences.append(f"{self.peak_name} {three(self.peak)} {self.unit}, measured{by_clock}.")
+            sentences.append(
+                f"{self.peak_name} {three(self.peak)} {self.unit}, measured{by_clock}."
+            )
         if "repeated_launch_us" in env:
-            sentences.append(f"Empty launch {env['launch_us']:.2g} µs, repeated {env['repeated_launch_us']:.2g}.")
+            sentences.append(
+                f"Empty launch {env['launch_us']:.2g} µs, repeated {env['repeated_launch_us']:.2g}."
+            )
         return " ".join(filter(None, sentences))
 
 

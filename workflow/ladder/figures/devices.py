@@ -17,15 +17,21 @@ from ladder.figures.rungs import longest
 
 
 def on_all(data: View) -> pd.DataFrame:
-    """Return each series of the reference in the sweep once, for the problems that every GPU measured."""
+    """Return each series of the reference in the sweep once, for the problems that every GPU
+    measured.
+    """
     series = data.references[data.references["process"].isna()]
     gpus = series.groupby("problem")["uuid"].transform("nunique")
     series = series[gpus == series["uuid"].nunique()]
-    return series.assign(other=~series["problem"].str.isdigit()).sort_values(["other", "m", "n", "k"], kind="stable")
+    return series.assign(other=~series["problem"].str.isdigit()).sort_values(
+        ["other", "m", "n", "k"], kind="stable"
+    )
 
 
 def gpus(data: View) -> Figure:
-    """Draw how much GPUs of one model differ: every series of the reference, relative to the median of the GPUs' medians."""
+    """Draw how much GPUs of one model differ: every series of the reference, relative to the median
+    of the GPUs' medians.
+    """
     rows, size = on_all(data), data.size
     medians = rows.groupby(["problem", "uuid"], sort=False)["median_us"].median()
     middle = rows["problem"].map(medians.groupby("problem").median())
@@ -51,34 +57,67 @@ def gpus(data: View) -> Figure:
         )
         for problem, middle_off in mine.groupby("problem", sort=False)["off"].median().items():
             x = labels.index(str(problem)) + aside
-            axes.plot([x - 0.3 / len(uuids), x + 0.3 / len(uuids)], [middle_off] * 2, color=colours[uuid], zorder=4)
+            axes.plot(
+                [x - 0.3 / len(uuids), x + 0.3 / len(uuids)],
+                [middle_off] * 2,
+                color=colours[uuid],
+                zorder=4,
+            )
     axes.axhline(0, color="#444444", lw=0.08 * size, zorder=1)
     problems(axes, labels)
     reference = data.nice(data.reference)
     axes.set_ylabel(f"time of {reference}, %\noff the median of the GPUs")
     handles = [
-        Line2D([], [], ls="", marker="o", color=colours[uuid], label=f"{uuid[:12]}…, {(rows['uuid'] == uuid).sum()} series")
+        Line2D(
+            [],
+            [],
+            ls="",
+            marker="o",
+            color=colours[uuid],
+            label=f"{uuid[:12]}…, {(rows['uuid'] == uuid).sum()} series",
+        )
         for uuid in uuids
     ]
     if (rows["throttled_share"].fillna(0) > 0).any():
-        handles.append(Line2D([], [], ls="", marker="o", mfc="none", mec=MARKS["throttled"][1], label="edge: throttled"))
-    caption = ["A dot is one series of the sweep, a line the median of a GPU's. Problems that every GPU has."]
+        handles.append(
+            Line2D(
+                [],
+                [],
+                ls="",
+                marker="o",
+                mfc="none",
+                mec=MARKS["throttled"][1],
+                label="edge: throttled",
+            )
+        )
+    caption = [
+        "A dot is one series of the sweep, a line the median of a GPU's. Problems that every GPU "
+        "has."
+    ]
     details = ["What was timed beside the reference differs between GPUs: each kernel ran on one."]
     title = f"{len(uuids)} × {data.environment['name']}: {reference} on each"
     return finish(figure, data, title, handles, caption, details, intervals="")
 
 
 def comparison(datasets: Mapping[str, View]) -> Figure:
-    """Draw datasets side by side at one problem: each kernel's rate, and its rate relative to the reference of the same dataset."""
+    """Draw datasets side by side at one problem: each kernel's rate, and its rate relative to the
+    reference of the same dataset.
+    """
     first = next(iter(datasets.values()))
     both = set.intersection(*(set(data.best["problem"]) for data in datasets.values()))
     ordered = [data.headline for data in datasets.values()] + first.order
     problem = next((shown for shown in ordered if shown in both), first.headline)
     names = [*first.kernels, *(kernel for data in datasets.values() for kernel in data.names)]
     tables = {name: data.at(problem) for name, data in datasets.items()}
-    shown = [kernel for kernel in dict.fromkeys(names) if any(kernel in table.index for table in tables.values())]
+    shown = [
+        kernel
+        for kernel in dict.fromkeys(names)
+        if any(kernel in table.index for table in tables.values())
+    ]
     size = first.size
-    figure, grid = panels(first, 2, inches(1.05, 0.9 * size) * len(shown) * (len(datasets) + 0.8) + 0.8, most=2)
+    figure, grid = panels(
+        first, 2, inches(1.05, 0.9 * size) * len(shown) * (len(datasets) + 0.8) + 0.8, most=2
+    )
     palette = dict(zip(datasets, sns.color_palette("viridis", len(datasets) + 1), strict=False))
     described = (
         (RATE, 1 / first.unit_size, first.unit),
@@ -91,7 +130,17 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
             y = np.array([shown.index(kernel) + (index + 0.5) * thick - 0.425 for kernel in have])
             value, low, high = ends(table.loc[have], columns, scale)
             hatch = [hatches(row) for row in table.loc[have].to_dict("records")]
-            axes.barh(y, value, thick, color=palette[name], hatch=hatch, edgecolor="#ffffff", lw=0, label=name, zorder=2)
+            axes.barh(
+                y,
+                value,
+                thick,
+                color=palette[name],
+                hatch=hatch,
+                edgecolor="#ffffff",
+                lw=0,
+                label=name,
+                zorder=2,
+            )
             axes.hlines(y, low, high, color="#d62728", lw=0.13 * size, zorder=3)
         rows_of(axes, [first.nice(kernel) for kernel in shown])
         axes.grid(axis="y", visible=False)
@@ -99,14 +148,25 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         axes.set(xlabel=label, xlim=(0, right))
         bars = [bar for container in axes.containers for bar in container]
         break_bars(axes, [(bar.get_y() + thick / 2, thick, bar.get_width()) for bar in bars], size)
-    handles = [Patch(color=palette[name], label=f"{name}: {data.environment['name']}") for name, data in datasets.items()]
+    handles = [
+        Patch(color=palette[name], label=f"{name}: {data.environment['name']}")
+        for name, data in datasets.items()
+    ]
     if any(hatches(row) for table in tables.values() for row in table.to_dict("records")):
         handles.append(HATCHED)
     caption = [
-        f"Red: {first.kind_of_interval()}. Percentages are relative to the reference of the same dataset.",
+        f"Red: {first.kind_of_interval()}. Percentages are relative to the reference of the same "
+        "dataset.",
         "White cuts: the bar is longer than the axis.",
     ]
     details = [f"{name}: {data.note()}" for name, data in list(datasets.items())[1:]]
     details.append(f"{next(iter(datasets))}:")  # `finish` appends the note of this dataset
     where = f"M = N = K = {problem}" if problem.isdigit() else problem.replace("x", "×")
-    return finish(figure, first, f"Best configurations at {where}, {first.element_type}", handles, caption, details)
+    return finish(
+        figure,
+        first,
+        f"Best configurations at {where}, {first.element_type}",
+        handles,
+        caption,
+        details,
+    )

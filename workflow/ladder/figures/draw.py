@@ -1,4 +1,5 @@
-"""Draw all figures from a dataset's tables and environment, without a device. Each family of figures has a module.
+"""Draw all figures from a dataset's tables and environment, without a device. Each family of
+figures has a module.
 
 Figures are written as SVG, and as PDF and PNG on request. The same data give the same bytes.
 """
@@ -53,7 +54,9 @@ NEEDS: dict[str, Callable[[View], bool]] = {
     "headline": lambda data: data.state == "warm" and len(compared_with_baseline(data)) > 0,
     "issue": lambda data: len(modelled(data)) > 0,
     "accuracy": lambda data: bool(data.best["frobenius_error"].notna().any()),
-    "distributions": lambda data: data.best.loc[data.best["frobenius_error"].notna(), "distribution"].nunique() > 1,
+    "distributions": lambda data: (
+        data.best.loc[data.best["frobenius_error"].notna(), "distribution"].nunique() > 1
+    ),
     "samples": lambda data: len(data.rounds) > 0,
     "energy": lambda data: bool(data.best["tflop_per_j"].notna().any()),
     "gpus": lambda data: on_all(data)["uuid"].nunique() > 1,
@@ -63,16 +66,22 @@ NEEDS: dict[str, Callable[[View], bool]] = {
 OF_SUSTAINED = ("ladder", "energy")
 """The figures of launches back to back, which are measured on a few problems only."""
 ANY_OPERANDS = ("distributions", "compilers")
-"""Figures that show all distributions of operands. The others have no place for them and show the first one."""
+"""Figures that show all distributions of operands. The others have no place for them and show the
+first one.
+"""
 
 
 def draw(name: str, data: View) -> Figure:
-    """Return the figure of a name: one of `FIGURES`, or `parameters-<kernel>`. Raises `InputError` for any other name."""
+    """Return the figure of a name: one of `FIGURES`, or `parameters-<kernel>`. Raises `InputError`
+    for any other name.
+    """
     style(data.width)
     if name.startswith("parameters-"):
         return parameters(data, name.removeprefix("parameters-"))
     if name not in FIGURES:
-        raise InputError(f"unknown figure {name}; expected {', '.join(FIGURES)} or parameters-<kernel>")
+        raise InputError(
+            f"unknown figure {name}; expected {', '.join(FIGURES)} or parameters-<kernel>"
+        )
     return FIGURES[name](data)
 
 
@@ -86,32 +95,52 @@ def draw_all(
 ) -> None:
     """Draw every figure that `plan` names, and write it in SVG and in `formats`."""
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = [(data, name, folder / stem, formats) for stem, (data, name) in plan(tables, environment, width).items()]
+    tasks = [
+        (data, name, folder / stem, formats)
+        for stem, (data, name) in plan(tables, environment, width).items()
+    ]
     if threads == 1:
         list(map(_draw_and_save, tasks))
         return
-    # Ctrl-C ends these processes without a traceback each; the job reports it. Not `map`, which would cancel pending tasks: the
-    # pool's own thread then finds its processes gone and sometimes prints a traceback.
+    # Ctrl-C ends these processes without a traceback each; the job reports it. Not `map`, which
+    # would cancel pending tasks: the pool's own thread then finds its processes gone and sometimes
+    # prints a traceback.
     ended = signal.SIGINT, signal.SIG_DFL
-    with ProcessPoolExecutor(threads, mp_context=get_context("fork"), initializer=signal.signal, initargs=ended) as pool:
+    with ProcessPoolExecutor(
+        threads, mp_context=get_context("fork"), initializer=signal.signal, initargs=ended
+    ) as pool:
         for drawing in [pool.submit(_draw_and_save, task) for task in tasks]:
             drawing.result()
 
 
-def plan(tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], width: float) -> dict[str, tuple[View, str]]:
-    """Return the data and the name of every figure of a dataset, by its file's name without a suffix: `<figure>-<state>`.
+def plan(
+    tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], width: float
+) -> dict[str, tuple[View, str]]:
+    """Return the data and the name of every figure of a dataset, by its file's name without a
+    suffix: `<figure>-<state>`.
 
-    For element types other than float32 that is `<figure>-<element type>-<state>`. `tables` are those of `DRAWN_FROM`, `width` is in
-    inches.
+    For element types other than float32 that is `<figure>-<element type>-<state>`. `tables` are
+    those of `DRAWN_FROM`, `width` is in inches.
     """
     planned = {}
-    for element_type, state in product(*(dict.fromkeys(tables["best"][column]) for column in ("element_type", "state"))):
+    for element_type, state in product(
+        *(dict.fromkeys(tables["best"][column]) for column in ("element_type", "state"))
+    ):
         typed = _of_type(tables, element_type)
-        whole, data = (View(given, environment, state, width) for given in (typed, _of_first_distribution(typed)))
-        if all(map(is_baseline, whole.best["kernel"])):  # no kernel has a rate: all are incorrect, or `cold` as `warm`
+        whole, data = (
+            View(given, environment, state, width)
+            for given in (typed, _of_first_distribution(typed))
+        )
+        # no kernel has a rate: all are incorrect, or `cold` as `warm`
+        if all(map(is_baseline, whole.best["kernel"])):
             continue
-        # the sweep covers the first state only; in the others, only its best configurations were measured
-        sweeps = [f"parameters-{kernel}" for kernel in data.summary["kernel"].unique() if not is_baseline(kernel)]
+        # the sweep covers the first state only; in the others, only its best configurations were
+        # measured
+        sweeps = [
+            f"parameters-{kernel}"
+            for kernel in data.summary["kernel"].unique()
+            if not is_baseline(kernel)
+        ]
         which = state if element_type == "float32" else f"{element_type}-{state}"
         for name in OF_SUSTAINED if state == SUSTAINED else (*FIGURES, *sweeps):
             drawn = whole if name in ANY_OPERANDS else data
@@ -131,9 +160,14 @@ def _of_type(tables: Mapping[str, pd.DataFrame], element_type: str) -> dict[str,
 
 def _of_first_distribution(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     summary = tables["summary"]
-    first = set(summary.loc[summary["distribution"] == summary["distribution"].iloc[0], "problem"].astype(str))
+    first = set(
+        summary.loc[summary["distribution"] == summary["distribution"].iloc[0], "problem"].astype(
+            str
+        )
+    )
     return {
-        name: table[table["problem"].astype(str).isin(first)] if "problem" in table else table for name, table in tables.items()
+        name: table[table["problem"].astype(str).isin(first)] if "problem" in table else table
+        for name, table in tables.items()
     }
 
 
@@ -145,9 +179,15 @@ def draw_counters(
     width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
-    """Draw the models and the hardware counters, and write the figure as `stem`, in SVG and other formats."""
+    """Draw the models and the hardware counters, and write the figure as `stem`, in SVG and other
+    formats.
+    """
     style(width)
-    save(counters(View(tables, environment, str(tables["summary"]["state"].iloc[0]), width), counts), stem, formats)
+    save(
+        counters(View(tables, environment, str(tables["summary"]["state"].iloc[0]), width), counts),
+        stem,
+        formats,
+    )
 
 
 def draw_comparison(
@@ -157,12 +197,16 @@ def draw_comparison(
     width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
-    """Draw datasets side by side, in the first element type and state measured. The tables of each are those of `DRAWN_FROM`."""
+    """Draw datasets side by side, in the first element type and state measured. The tables of each
+    are those of `DRAWN_FROM`.
+    """
     style(width)
     drawn = {}
     for name, tables in datasets.items():
         first = tables["summary"].iloc[0]
-        drawn[name] = View(_of_type(tables, first["element_type"]), environments[name], str(first["state"]), width)
+        drawn[name] = View(
+            _of_type(tables, first["element_type"]), environments[name], str(first["state"]), width
+        )
     save(comparison(drawn), stem, formats)
 
 
@@ -175,10 +219,11 @@ def draw_changes(
     width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
-    """Draw what changed from a dataset to another, by the rows of `compare.changes`, for the first element type.
+    """Draw what changed from a dataset to another, by the rows of `compare.changes`, for the first
+    element type.
 
-    `tables` are those of `DRAWN_FROM` for the first dataset; `other` is the name of the second. The figure is written as `stem`,
-    in SVG and other formats.
+    `tables` are those of `DRAWN_FROM` for the first dataset; `other` is the name of the second. The
+    figure is written as `stem`, in SVG and other formats.
     """
     style(width)
     first = str(rows["element_type"].iloc[0])

@@ -27,13 +27,21 @@ def compared_with_baseline(data: View) -> pd.DataFrame:
 
 
 def headline(data: View) -> Figure:
-    """Draw a bar for each rung; bars above `BEYOND` end in a panel of their own, behind a break of the axis."""
+    """Draw a bar for each rung; bars above `BEYOND` end in a panel of their own, behind a break of
+    the axis.
+    """
     rows = compared_with_baseline(data)
     shares, reference = 100 * rows["ratio"], data.nice(data.reference)
     far = shares[shares > BEYOND]
     height = inches(1.7 * len(rows) + 5, data.size)
     figure = Figure(figsize=(data.width, height), layout="constrained")
-    grid = figure.subplots(1, 1 + bool(len(far)), sharey=True, squeeze=False, width_ratios=[5, 1.2][: 1 + bool(len(far))])[0]
+    grid = figure.subplots(
+        1,
+        1 + bool(len(far)),
+        sharey=True,
+        squeeze=False,
+        width_ratios=[5, 1.2][: 1 + bool(len(far))],
+    )[0]
     near: Axes = grid[0]
     for axes in grid:
         colors = [FASTER if low > 1 else SLOWER for low in rows["ratio_low"]]
@@ -42,7 +50,12 @@ def headline(data: View) -> Figure:
     for y, share in enumerate(shares):
         axes, inside = (grid[-1], True) if share > BEYOND else (near, 30 < share <= 100)
         axes.text(
-            share - 1.5 if inside else share + 1.5, y, f"{share:.3g} %", va="center", ha="right" if inside else "left", zorder=4
+            share - 1.5 if inside else share + 1.5,
+            y,
+            f"{share:.3g} %",
+            va="center",
+            ha="right" if inside else "left",
+            zorder=4,
         )
     near.axvline(100, color="#000000", zorder=3)
     near.set_xlim(0, BEYOND)
@@ -51,17 +64,34 @@ def headline(data: View) -> Figure:
     near.set_xlabel(f"% of {reference}'s throughput; line: {reference}")
     if len(far):
         grid[1].set_xlim(far.min() - 30, far.max() + 5)
-        grid[1].set_xticks([round(share, -1) for share in (far.min(), far.max())][: 1 + (far.max() - far.min() > 40)])
+        grid[1].set_xticks(
+            [round(share, -1) for share in (far.min(), far.max())][
+                : 1 + (far.max() - far.min() > 40)
+            ]
+        )
         grid[1].spines["left"].set_visible(False)
         grid[1].tick_params(left=False, labelleft=False)
         for axes, x in ((near, 1), (grid[1], 0)):  # the break of the axis
             axes.plot(
-                [x], [0], marker=[(-1, -1.5), (1, 1.5)], ms=8, color="#000000", clip_on=False, transform=axes.transAxes, zorder=5
+                [x],
+                [0],
+                marker=[(-1, -1.5), (1, 1.5)],
+                ms=8,
+                color="#000000",
+                clip_on=False,
+                transform=axes.transAxes,
+                zorder=5,
             )
-    title = f"Every rung beside {reference} on {data.environment['name']}, {data.where()}, {data.element_type}"
+    title = (
+        f"Every rung beside {reference} on {data.environment['name']}, {data.where()}, "
+        f"{data.element_type}"
+    )
     return finish(
         figure,
         data,
         title,
-        caption=[f"Single launches on one {data.environment['name']}.", "Green: faster than the baseline, by the 95 % interval."],
+        caption=[
+            f"Single launches on one {data.environment['name']}.",
+            "Green: faster than the baseline, by the 95 % interval.",
+        ],
     )

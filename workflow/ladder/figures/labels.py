@@ -9,7 +9,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 LETTER = 0.64
-"""The width of a letter, and its height with the space to the next line, as shares of the text size."""
+"""The width of a letter, and its height with the space to the next line, as shares of the text
+size.
+"""
 LINE = 1.25
 Place = tuple[float, float, str, Any]
 """The x and y of a point, its name and the color of the name."""
@@ -20,9 +22,11 @@ WAYS = ((1, 0), (-1, 0), (1, 1), (-1, 1), (0, 1), (1, -1), (-1, -1), (0, -1))
 
 
 def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return places that lie at least `gap` apart, in the same order, from `low` to `high`, moved as little as possible.
+    """Return places that lie at least `gap` apart, in the same order, from `low` to `high`, moved
+    as little as possible.
 
-    That is isotonic regression of the places less what the gaps below them take. If there is no room, they leave the range.
+    That is isotonic regression of the places less what the gaps below them take. If there is no
+    room, they leave the range.
     """
     order = sorted(range(len(places)), key=lambda index: places[index])
     blocks: list[list[float]] = []
@@ -33,7 +37,9 @@ def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[
             blocks[-2:] = [[(below * n + above * m) / (n + m), n + m]]
     starts = [start for start, n in blocks for _ in range(int(n))]
     most = max(high - (len(places) - 1) * gap, low)
-    moved = {index: min(max(starts[rank], low), most) + rank * gap for rank, index in enumerate(order)}
+    moved = {
+        index: min(max(starts[rank], low), most) + rank * gap for rank, index in enumerate(order)
+    }
     return [moved[index] for index in range(len(places))]
 
 
@@ -44,17 +50,37 @@ def _fraction(axes: Axes, x: float, y: float) -> tuple[float, float]:
 
 
 def name_ends(axes: Axes, ends: Sequence[Place], size: float, tall: float) -> None:
-    """Write names right of a panel that is `tall` inches high, each joined to the end of its line. The limits must be set already."""
+    """Write names right of a panel that is `tall` inches high, each joined to the end of its line.
+    The limits must be set already.
+    """
     places = [_fraction(axes, x, y)[1] for x, y, _, _ in ends]
-    for (x, y, text, colour), up in zip(ends, apart(places, LINE * size / 72 / tall, 0.0, 1.0), strict=True):
+    for (x, y, text, colour), up in zip(
+        ends, apart(places, LINE * size / 72 / tall, 0.0, 1.0), strict=True
+    ):
         axes.annotate(
-            text, (x, y), (1.03, up), textcoords="axes fraction", fontsize=size, color=colour, ha="left", va="center",
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.06 * size, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)},
-        )  # fmt: skip
+            text,
+            (x, y),
+            (1.03, up),
+            textcoords="axes fraction",
+            fontsize=size,
+            color=colour,
+            ha="left",
+            va="center",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "lw": 0.06 * size,
+                "shrinkA": 1,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
+        )
 
 
 def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, tall: float) -> None:
-    """Write names beside points of a panel of so many inches, where no earlier name and no point is. The limits must be set already."""
+    """Write names beside points of a panel of so many inches, where no earlier name and no point
+    is. The limits must be set already.
+    """
     at = [np.multiply(_fraction(axes, x, y), (wide * 72, tall * 72)) for x, y, _, _ in points]
     taken = [Bbox([point - 0.3 * size, point + 0.3 * size]) for point in at]
     for (x, y, text, colour), point in zip(points, at, strict=True):
@@ -68,7 +94,11 @@ def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, t
         free = (place for place in inside if not place[2].count_overlaps(taken))
         steps, middle, box = next(free, (inside or tries)[0])
         taken.append(box)
-        line: Any = {"arrowstyle": "-", "color": colour, "lw": 0.06 * size, "shrinkA": 0, "shrinkB": 0} if steps > 1 else None
+        line: Any = (
+            {"arrowstyle": "-", "color": colour, "lw": 0.06 * size, "shrinkA": 0, "shrinkB": 0}
+            if steps > 1
+            else None
+        )
         axes.annotate(
             text,
             (x, y),
@@ -94,14 +124,24 @@ def halo(size: float) -> list[Any]:
 
 
 def cells(
-    axes: Axes, head: Sequence[str], rows: Sequence[Sequence[str]], size: float, left: bool = False, first: float = 0
+    axes: Axes,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    size: float,
+    left: bool = False,
+    first: float = 0,
 ) -> None:
-    """Write a table beside a panel: a row of cells at each of the places `first`, `first` + 1, … of its y axis, and a head above.
+    """Write a table beside a panel: a row of cells at each of the places `first`, `first` + 1, … of
+    its y axis, and a head above.
 
-    The table is right of the panel, or left of it. The heads stand upright if one is wider than its column.
+    The table is right of the panel, or left of it. The heads stand upright if one is wider than its
+    column.
     """
     columns = list(zip(*rows, strict=True))
-    widths = [max([len(cell) for cell in column] + ([] if left else [len(head[i])])) + 1.2 for i, column in enumerate(columns)]
+    widths = [
+        max([len(cell) for cell in column] + ([] if left else [len(head[i])])) + 1.2
+        for i, column in enumerate(columns)
+    ]
     letter = LETTER * size
     total = letter * sum(widths)
     upright = any(len(name) + 1.2 > width for name, width in zip(head, widths, strict=True))
@@ -109,23 +149,50 @@ def cells(
         end = letter * sum(widths[: index + 1]) - (total + 0.5 * size if left else 0)
         for place, row in enumerate(rows):
             axes.annotate(
-                row[index], (0 if left else 1, first + place), (round(end, 2), 0), ("axes fraction", "data"),
-                textcoords="offset points", ha="right", va="center", fontsize=size, annotation_clip=False,
-            )  # fmt: skip
+                row[index],
+                (0 if left else 1, first + place),
+                (round(end, 2), 0),
+                ("axes fraction", "data"),
+                textcoords="offset points",
+                ha="right",
+                va="center",
+                fontsize=size,
+                annotation_clip=False,
+            )
         axes.annotate(
-            name, (0 if left else 1, 1), (round(end, 2), 0.3 * size), "axes fraction", textcoords="offset points", ha="right",
-            va="bottom", fontsize=size, rotation=90 if upright else 0, color="#444444",
-        )  # fmt: skip
+            name,
+            (0 if left else 1, 1),
+            (round(end, 2), 0.3 * size),
+            "axes fraction",
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            fontsize=size,
+            rotation=90 if upright else 0,
+            color="#444444",
+        )
 
 
 def break_bars(axes: Axes, bars: Sequence[tuple[float, float, float]], size: float) -> None:
-    """Mark bars that end beyond the panel, and write their lengths: each is a place on the y axis, a thickness and a length."""
+    """Mark bars that end beyond the panel, and write their lengths: each is a place on the y axis,
+    a thickness and a length.
+    """
     right = axes.get_xlim()[1]
     for place, thick, length in bars:
         if length > right:
             for x in (0.965, 0.985):
-                ends = [(x - 0.006) * right, (x + 0.006) * right], [place + 0.7 * thick, place - 0.7 * thick]
+                ends = (
+                    [(x - 0.006) * right, (x + 0.006) * right],
+                    [place + 0.7 * thick, place - 0.7 * thick],
+                )
                 axes.plot(*ends, color="#ffffff", lw=0.2 * size, zorder=4, label="_break")
             axes.text(
-                0.95 * right, place, f"{length:.3g}", color="#ffffff", fontsize=0.7 * size, ha="right", va="center", zorder=4
+                0.95 * right,
+                place,
+                f"{length:.3g}",
+                color="#ffffff",
+                fontsize=0.7 * size,
+                ha="right",
+                va="center",
+                zorder=4,
             )

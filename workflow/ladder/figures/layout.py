@@ -1,6 +1,7 @@
 """Lay out figures on the page: style, panels, title, legend and notes. Write the files.
 
-A figure has exactly the requested width. Its height is the sum of the measured heights of its panels, text and legend.
+A figure has exactly the requested width. Its height is the sum of the measured heights of its
+panels, text and legend.
 """
 
 import io
@@ -35,14 +36,36 @@ NOTE = "#444444"
 def style(width: float) -> None:
     """Set the style of figures with a width in inches."""
     size, small = text_size(width), 0.9 * text_size(width)
-    sns.set_theme(context="notebook", style="whitegrid", rc={
-        "figure.dpi": 100, "savefig.dpi": 160 if width > 8 else 300, "axes.spines.top": False, "axes.spines.right": False,
-        "font.size": size, "axes.titlesize": size, "axes.labelsize": size, "xtick.labelsize": small, "ytick.labelsize": small,
-        "legend.fontsize": small, "legend.title_fontsize": small, "lines.linewidth": 0.16 * size, "lines.markersize": 0.6 * size,
-        "axes.titlelocation": "left", "axes.titlepad": 4, "axes.labelpad": 2, "xtick.major.pad": 2, "ytick.major.pad": 2,
-        "grid.linewidth": 0.06 * size, "axes.linewidth": 0.08 * size, "hatch.linewidth": 0.08 * size,
-        "svg.hashsalt": "gemm-ladder", "svg.fonttype": "path", "pdf.fonttype": 42,
-    })  # fmt: skip
+    sns.set_theme(
+        context="notebook",
+        style="whitegrid",
+        rc={
+            "figure.dpi": 100,
+            "savefig.dpi": 160 if width > 8 else 300,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "font.size": size,
+            "axes.titlesize": size,
+            "axes.labelsize": size,
+            "xtick.labelsize": small,
+            "ytick.labelsize": small,
+            "legend.fontsize": small,
+            "legend.title_fontsize": small,
+            "lines.linewidth": 0.16 * size,
+            "lines.markersize": 0.6 * size,
+            "axes.titlelocation": "left",
+            "axes.titlepad": 4,
+            "axes.labelpad": 2,
+            "xtick.major.pad": 2,
+            "ytick.major.pad": 2,
+            "grid.linewidth": 0.06 * size,
+            "axes.linewidth": 0.08 * size,
+            "hatch.linewidth": 0.08 * size,
+            "svg.hashsalt": "gemm-ladder",
+            "svg.fonttype": "path",
+            "pdf.fonttype": 42,
+        },
+    )
 
 
 def inches(lines: float, size: float) -> float:
@@ -55,8 +78,11 @@ def side_by_side(width: float) -> int:
     return max(1, round(width / PANEL))
 
 
-def panels(data: View, count: int, height: float | Sequence[float], most: int = 3, narrow: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `count` panels, `height` inches high or each row with its own, in as many columns as fit, at most `most`.
+def panels(
+    data: View, count: int, height: float | Sequence[float], most: int = 3, narrow: int = 1
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` panels, `height` inches high or each row with its own, in as
+    many columns as fit, at most `most`.
 
     `narrow` panels take the space of one usual panel.
     """
@@ -81,10 +107,11 @@ def finish(
     details: Sequence[str] = (),
     intervals: str | None = None,
 ) -> Figure:
-    """Put the title above the panels and the legend and caption below them. The figure grows by their height.
+    """Put the title above the panels and the legend and caption below them. The figure grows by
+    their height.
 
-    The figure's label becomes its description, which `save` writes into the files: title, caption, `details`, and where the data are
-    from. `intervals` replaces the sentence about intervals in it.
+    The figure's label becomes its description, which `save` writes into the files: title, caption,
+    `details`, and where the data are from. `intervals` replaces the sentence about intervals in it.
     """
     shown = " ".join(filter(None, caption))
     figure.set_label(" ".join(filter(None, [f"{title}.", shown, *details, data.note(intervals)])))
@@ -97,16 +124,11 @@ def finish(
         return float(artist.get_window_extent(renderer).height) / dpi
 
     # not at the very top, where wrapped text would have no width
-    head = figure.text(left, 0.5, title, ha="left", va="top", fontsize=1.2 * size, fontweight="bold", wrap=True)
+    head = figure.text(
+        left, 0.5, title, ha="left", va="top", fontsize=1.2 * size, fontweight="bold", wrap=True
+    )
     foot = figure.text(
-        left,
-        0,
-        shown,
-        ha="left",
-        va="bottom",
-        fontsize=0.8 * size,
-        color=NOTE,
-        wrap=True,
+        left, 0, shown, ha="left", va="bottom", fontsize=0.8 * size, color=NOTE, wrap=True
     )
     for text in (head, foot):  # wrap once, not whenever a size is requested
         text._renderer = renderer  # type: ignore[attr-defined]
@@ -116,9 +138,17 @@ def finish(
     legend = None
     for columns in range(min(len(handles), 8), 0, -1):
         legend = figure.legend(
-            handles=list(handles), loc="lower left", ncols=columns, frameon=False, borderpad=0, borderaxespad=0, columnspacing=1.5,
-            handlelength=1.8, labelspacing=0.3, bbox_to_anchor=(left, 0),
-        )  # fmt: skip
+            handles=list(handles),
+            loc="lower left",
+            ncols=columns,
+            frameon=False,
+            borderpad=0,
+            borderaxespad=0,
+            columnspacing=1.5,
+            handlelength=1.8,
+            labelspacing=0.3,
+            bbox_to_anchor=(left, 0),
+        )
         if columns == 1 or legend.get_window_extent(renderer).width / dpi <= width - 2 * PAD:
             break
         legend.remove()
@@ -135,8 +165,13 @@ def finish(
     for _ in range(2):  # labels may change with the size of the panels
         engine.execute(figure)
     figure.set_layout_engine("none")
-    for axes in figure.axes:  # the last digits of the solver depend on the memory addresses of its variables
-        axes.set_position(Bbox.from_bounds(*(round(float(value), 4) for value in axes.get_position(original=True).bounds)))
+    # the last digits of the solver depend on the memory addresses of its variables
+    for axes in figure.axes:
+        axes.set_position(
+            Bbox.from_bounds(
+                *(round(float(value), 4) for value in axes.get_position(original=True).bounds)
+            )
+        )
     return figure
 
 
@@ -150,37 +185,56 @@ def plain(value: float, _: Any = None) -> str:
 
 
 def logarithmic(axes: Axes, name: str = "y") -> None:
-    """Give an axis, "x" or "y", a logarithmic scale with as many full labels as fit. Its data must be drawn already."""
+    """Give an axis, "x" or "y", a logarithmic scale with as many full labels as fit. Its data must
+    be drawn already.
+    """
     axis: Axis = axes.xaxis if name == "x" else axes.yaxis
     (axes.set_xscale if name == "x" else axes.set_yscale)("log")
     low, high = axes.get_xlim() if name == "x" else axes.get_ylim()
     decades = np.log10(high / low) if 0 < low < high else 1.0
     few = 1.0 if name == "x" else 2.5
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < few else (1, 3) if decades < 4 else (1,), numticks=50))
+    axis.set_major_locator(
+        LogLocator(
+            subs=(1, 2, 5) if decades < few else (1, 3) if decades < 4 else (1,), numticks=50
+        )
+    )
     axis.set_major_formatter(FuncFormatter(plain))
     axis.set_minor_locator(NullLocator())
 
 
 def rows_of(axes: Axes, labels: Sequence[str], inset: float = 0.4) -> None:
-    """Give each label a row of the y axis, the first one at the top. Rows are 1 apart, and the axis ends 1 - `inset` beyond them."""
+    """Give each label a row of the y axis, the first one at the top. Rows are 1 apart, and the axis
+    ends 1 - `inset` beyond them.
+    """
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - inset, inset - 1)
 
 
 def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float = 0.7) -> None:
-    """Label the places `first`, `first` + 1, … of the x axis with problems: on several lines or slanted if they would touch.
+    """Label the places `first`, `first` + 1, … of the x axis with problems: on several lines or
+    slanted if they would touch.
 
     `share` is the share of the panel's width that the labels beside it leave.
     """
     figure: Any = axes.figure
     wide = figure.get_size_inches()[0]
-    letters = share * axes.get_position().width * wide / max(len(labels), 1) / (0.65 * text_size(wide) / 72)
+    letters = (
+        share
+        * axes.get_position().width
+        * wide
+        / max(len(labels), 1)
+        / (0.65 * text_size(wide) / 72)
+    )
     for broken in ("×", "\n×"):
         shown = [label.replace("x", broken) for label in labels]
-        fits = max((len(line) for label in shown for line in label.split("\n")), default=0) < letters
+        fits = (
+            max((len(line) for label in shown for line in label.split("\n")), default=0) < letters
+        )
         if fits:
             break
-    aslant: dict[str, Any] = {} if fits else {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    aslant: dict[str, Any] = (
+        {} if fits else {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    )
     shown = shown if fits else [label.replace("x", "×") for label in labels]
     axes.set_xticks([first + place for place in range(len(labels))], shown, **aslant)
     axes.set_xlim(first - 0.5, first + len(labels) - 0.5)
@@ -189,20 +243,30 @@ def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float
 
 PLACES = re.compile(r'\bd="[^"]*"|translate\([^)]*\)|\b[xy]="[^"]*"')
 COORDINATE = re.compile(r"\d+\.\d{2,}")
-"""A number with more than tenths of a point, where an SVG has coordinates. Nobody sees those, and they are an eighth of a file."""
+"""A number with more than tenths of a point, where an SVG has coordinates. Nobody sees those, and
+they are an eighth of a file.
+"""
 
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
-    """Write `stem` as SVG and in every other format, pdf or png, with the description. No file contains the time of drawing."""
+    """Write `stem` as SVG and in every other format, pdf or png, with the description. No file
+    contains the time of drawing.
+    """
     text, canvas, described = io.StringIO(), FigureCanvasSVG(figure), str(figure.get_label())
     canvas.print_svg(text, metadata={"Date": None})  # type: ignore[no-untyped-call]  # `savefig` draws everything twice
     start, root, rest = text.getvalue().partition("<metadata>")
     desc = f"<desc>{escape(described)}</desc>\n " if described else ""
     rounded = PLACES.sub(
-        lambda places: COORDINATE.sub(lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), places[0]), rest
+        lambda places: COORDINATE.sub(
+            lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), places[0]
+        ),
+        rest,
     )
     write_whole(stem.with_suffix(".svg"), f"{start}{desc}{root}{rounded}".encode())
-    metadata = {"pdf": {"CreationDate": None, "Subject": described}, "png": {"Software": None, "Description": described}}
+    metadata = {
+        "pdf": {"CreationDate": None, "Subject": described},
+        "png": {"Software": None, "Description": described},
+    }
     for suffix in formats:
         file = io.BytesIO()
         figure.savefig(file, format=suffix, metadata=metadata[suffix])
@@ -210,9 +274,18 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
 
 
 def save_drawing(draw: Callable[[], Figure], path: Path) -> Path:
-    """Write a drawing for the pages as SVG, in a style of its own, whatever figures were drawn before. Return its path."""
+    """Write a drawing for the pages as SVG, in a style of its own, whatever figures were drawn
+    before. Return its path.
+    """
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "ladder", "font.family": "DejaVu Sans", "font.size": 11})
+        mpl.rcParams.update(
+            {
+                "svg.fonttype": "none",
+                "svg.hashsalt": "ladder",
+                "font.family": "DejaVu Sans",
+                "font.size": 11,
+            }
+        )
         save(draw(), path.with_suffix(""))
     return path

@@ -11,20 +11,36 @@ from ladder.figures.layout import save_drawing
 
 DRAWING = ROOT / "docs" / "img" / "slots.svg"
 COLOURS = {"FFMA": "#009E73", "LDS": "#56B4E9", "LDG": "#E69F00", "other": "#CFCFCF"}
-MEANINGS = ("FFMA: the work", "LDS: shared-memory loads", "LDG: global loads", "addresses, checks, barriers")
+MEANINGS = (
+    "FFMA: the work",
+    "LDS: shared-memory loads",
+    "LDG: global loads",
+    "addresses, checks, barriers",
+)
 
 
 def draw(rows: Mapping[str, Mapping[str, int]]) -> Figure:
-    """Draw the mix of instructions of rungs, counts by kind of each by its label: a bar a rung, in percent, with the counts."""
+    """Draw the mix of instructions of rungs, counts by kind of each by its label: a bar a rung, in
+    percent, with the counts.
+    """
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     axes = figure.subplots()
     for place, counts in enumerate(rows.values()):
         start = 0.0
         for (kind, count), meaning in zip(counts.items(), MEANINGS, strict=True):
             width = 100 * count / sum(counts.values())
-            axes.barh(place, width, left=start, color=COLOURS[kind], height=0.74, label=meaning if place == 0 else None)
+            axes.barh(
+                place,
+                width,
+                left=start,
+                color=COLOURS[kind],
+                height=0.74,
+                label=meaning if place == 0 else None,
+            )
             if width > 3.5:
-                axes.text(start + width / 2, place, str(count), ha="center", va="center", fontsize=9)
+                axes.text(
+                    start + width / 2, place, str(count), ha="center", va="center", fontsize=9
+                )
             start += width
     axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlim=(0, 100))
     axes.set_xlabel("% of the instructions in the main loop (sm_90; the numbers are counts)")

@@ -20,7 +20,8 @@ LETTER = 0.6
 def parameters(data: View, kernel: str) -> Figure:
     """Draw heat maps of squares and of other shapes: a row per configuration, a column per problem.
 
-    The text of a cell is the rate, unless rates would overlap; its color is the share of the problem's best rate.
+    The text of a cell is the rate, unless rates would overlap; its color is the share of the
+    problem's best rate.
     """
     rows = data.summary[data.summary["kernel"] == kernel]
     rated, every = rows[rows["tflops"].notna()], rows.sort_values(["m", "n", "k"], kind="stable")
@@ -32,8 +33,12 @@ def parameters(data: View, kernel: str) -> Figure:
     shapes = {name: listed for name, listed in shapes.items() if listed}
     share = 100 * rated["tflops"] / rated.groupby("problem")["tflops"].transform("max")
     lowest = float(np.floor(share.quantile(LOWEST))) if len(rated) else 0.0
-    order = [name for name in dict.fromkeys(rows["configuration"]) if name in set(rated["configuration"])]
-    names = list(dict.fromkeys(part.split("=")[0] for name in order for part in name.split() if "=" in part))
+    order = [
+        name for name in dict.fromkeys(rows["configuration"]) if name in set(rated["configuration"])
+    ]
+    names = list(
+        dict.fromkeys(part.split("=")[0] for name in order for part in name.split() if "=" in part)
+    )
     values = [dict(part.split("=") for part in name.split() if "=" in part) for name in order]
     table_left = [[own.get(name, "") for name in names] for own in values]
     size = 0.8 * data.size
@@ -57,12 +62,25 @@ def parameters(data: View, kernel: str) -> Figure:
 
     for axes, (title, across) in zip(grid, shapes.items(), strict=True):
         if len(rated):
-            text = spread(pd.Series(texts, rated.index), across).fillna("") if len(across) <= room else None
+            text = (
+                spread(pd.Series(texts, rated.index), across).fillna("")
+                if len(across) <= room
+                else None
+            )
             sns.heatmap(
-                spread(share, across), annot=text, fmt="", cmap="cividis", vmin=min(lowest, 99), vmax=100, ax=axes,
-                linewidths=0.5, xticklabels=False, yticklabels=False, annot_kws={"fontsize": size},
+                spread(share, across),
+                annot=text,
+                fmt="",
+                cmap="cividis",
+                vmin=min(lowest, 99),
+                vmax=100,
+                ax=axes,
+                linewidths=0.5,
+                xticklabels=False,
+                yticklabels=False,
+                annot_kws={"fontsize": size},
                 cbar_kws={"label": "% of best", "extend": "min", "aspect": 30},
-            )  # fmt: skip
+            )
         axes.set_title(title)
         problems(axes, across, 0.5, 0.4)
         axes.set(xlabel="", ylabel="")
@@ -71,12 +89,21 @@ def parameters(data: View, kernel: str) -> Figure:
             write_cells(axes, names, table_left, size, left=True, first=0.5)
     failed = rows.loc[rows["tflops"].isna(), "status"].value_counts()
     raced, finished = rated[rated["stop"] == "race"], rated[rated["stop"] != "race"]
-    numbers = f"n = {span(finished['samples'])} samples a cell" if len(finished) else "No cell finished"
+    numbers = (
+        f"n = {span(finished['samples'])} samples a cell" if len(finished) else "No cell finished"
+    )
     numbers += f", n = {span(raced['samples'])} where it was eliminated." if len(raced) else "."
     lost = (
-        f"Not drawn: {', '.join(f'{count} {status}' for status, count in failed.items())} (summary.csv)." if len(failed) else ""
+        f"Not drawn: {', '.join(f'{count} {status}' for status, count in failed.items())} "
+        "(summary.csv)."
+        if len(failed)
+        else ""
     )
-    hidden = "" if max(map(len, shapes.values())) <= room else "Without numbers where they would overlap: summary.csv has them."
+    hidden = (
+        ""
+        if max(map(len, shapes.values())) <= room
+        else "Without numbers where they would overlap: summary.csv has them."
+    )
     every = rated.to_dict("records")
     caption = [
         f"Color: the share of the problem's best, in the sweep of one process. {numbers}",
@@ -85,4 +112,12 @@ def parameters(data: View, kernel: str) -> Figure:
         letters_note(every),
     ]
     details = ["Values of different rounds; their intervals are within-run.", marks_note(every)]
-    return finish(figure, data, f"{data.nice(kernel)}: {data.unit} by configuration", (), caption, details, intervals="")
+    return finish(
+        figure,
+        data,
+        f"{data.nice(kernel)}: {data.unit} by configuration",
+        (),
+        caption,
+        details,
+        intervals="",
+    )

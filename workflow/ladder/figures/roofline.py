@@ -1,4 +1,6 @@
-"""Draw measured throughput beside limits: the roofs of peak and bandwidth, and the model of issue slots and register banks."""
+"""Draw measured throughput beside limits: the roofs of peak and bandwidth, and the model of issue
+slots and register banks.
+"""
 
 import math
 from typing import Any
@@ -17,7 +19,9 @@ ROOF = "#4682b4"
 
 
 def roofline(data: View) -> Figure:
-    """Draw every rung at one size under the measured peak, in two panels: at the traffic of its loads, and at the least possible traffic."""
+    """Draw every rung at one size under the measured peak, in two panels: at the traffic of its
+    loads, and at the least possible traffic.
+    """
     rows, size = data.at(data.headline).reset_index(), data.size
     rows = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left").set_index("kernel")
     kernels = rows.loc[[kernel for kernel in data.kernels if kernel in rows.index]]
@@ -31,7 +35,12 @@ def roofline(data: View) -> Figure:
     bottom = data.rate(rows["tflops"].min()) / 2
     highest = max(1.7 * data.peak if data.peak else 0, 1.5 * data.rate(rows["tflops"].max()))
     sides = (
-        ("intensity", l1 or memory, "L1 and shared memory" if l1 else copied, "what each thread loads and stores"),
+        (
+            "intensity",
+            l1 or memory,
+            "L1 and shared memory" if l1 else copied,
+            "what each thread loads and stores",
+        ),
         ("compulsory_intensity", memory, copied, "each element of A, B and C once"),
     )
     for axes, (column, bandwidth, name, what) in zip(grid, sides, strict=True):
@@ -40,7 +49,12 @@ def roofline(data: View) -> Figure:
         known = [*drawn[column], ridge]
         low, high = float(np.nanmin(known)) / 3, float(np.nanmax(known)) * 1.5
         axes.set(xlim=(low, high), ylim=(bottom, highest), title=f"traffic: {what}")
-        axes.plot([low, ridge], [data.rate(bandwidth * low), data.rate(bandwidth * ridge)], color=ROOF, zorder=2)
+        axes.plot(
+            [low, ridge],
+            [data.rate(bandwidth * low), data.rate(bandwidth * ridge)],
+            color=ROOF,
+            zorder=2,
+        )
         text = f"{name}: {bandwidth:.3g} TB/s"
         axes.text(0.02, 0.02, text, transform=axes.transAxes, fontsize=0.8 * size, color=ROOF)
         if data.peak:
@@ -62,17 +76,28 @@ def roofline(data: View) -> Figure:
             rate = data.rate(rows.loc[data.reference, "tflops"])
             axes.axhline(rate, color=REFERENCE, ls="--", lw=0.1 * size, zorder=2)
             axes.annotate(
-                f"{data.nice(data.reference)}: {rate:.3g}", (0.45, rate), (0, -2), ("axes fraction", "data"), textcoords="offset points",
-                fontsize=0.8 * size, va="top",
-            )  # fmt: skip
+                f"{data.nice(data.reference)}: {rate:.3g}",
+                (0.45, rate),
+                (0, -2),
+                ("axes fraction", "data"),
+                textcoords="offset points",
+                fontsize=0.8 * size,
+                va="top",
+            )
     above = data.element_type == "float32" and kernels["tensor_cores"].any()
     caption = [
         "Left: every load and store of a thread, wherever it is found",
         ". L1: 128 B a cycle and SM." if l1 else ": caches can lift a rung above the roof.",
         " Rungs on the tensor cores may lie above the FP32 peak." if above else "",
     ]
-    details = ["Each kernel's own bound by the model: models.csv.", marks_note(kernels.to_dict("records"))]
-    title = f"Roofline at {data.where()} on {data.environment['name']}, {data.element_type}, {data.state}"
+    details = [
+        "Each kernel's own bound by the model: models.csv.",
+        marks_note(kernels.to_dict("records")),
+    ]
+    title = (
+        f"Roofline at {data.where()} on {data.environment['name']}, {data.element_type}, "
+        f"{data.state}"
+    )
     return finish(figure, data, title, edges(kernels), ["".join(caption)], details)
 
 
@@ -82,13 +107,19 @@ def _readable(colour: Any) -> Any:
 
 
 def modelled(data: View) -> pd.DataFrame:
-    """Return the measured configurations that the model of issue covers, of kernels that the confirmation did not find incorrect."""
-    rated = data.summary[data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colours())]
+    """Return the measured configurations that the model of issue covers, of kernels that the
+    confirmation did not find incorrect.
+    """
+    rated = data.summary[
+        data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colours())
+    ]
     return rated.merge(data.models[[*KEY, "issue_tflops"]].dropna(), on=KEY)
 
 
 def issue(data: View) -> Figure:
-    """Draw every configuration at the problem where it is fastest, against the throughput that its main loop could issue alone."""
+    """Draw every configuration at the problem where it is fastest, against the throughput that its
+    main loop could issue alone.
+    """
     rows, size = modelled(data), data.size
     rows = rows.loc[rows.groupby(["kernel", "configuration"])["tflops"].idxmax()]
     height = 4.4 if not data.in_column else 2.9
@@ -100,25 +131,47 @@ def issue(data: View) -> Figure:
         if len(mine):
             points(axes, mine["x"], mine["y"], mine, colours[kernel], "o", 0.5 * size)
             best = mine.loc[mine["y"].idxmax()]
-            named.append((float(best["x"]), float(best["y"]), data.brief(kernel), _readable(colours[kernel])))
+            named.append(
+                (float(best["x"]), float(best["y"]), data.brief(kernel), _readable(colours[kernel]))
+            )
     top = 1.05 * rows[["x", "y"]].max().max()
     axes.plot([0, top], [0, top], color="#000000", ls=":", zorder=2)
-    axes.set(xlim=(0, top), ylim=(0, top), xlabel=f"{data.unit} by the model", ylabel=f"{data.unit} measured")
+    axes.set(
+        xlim=(0, top),
+        ylim=(0, top),
+        xlabel=f"{data.unit} by the model",
+        ylabel=f"{data.unit} measured",
+    )
     name_points(axes, named, 0.8 * size, 0.9 * data.width, 0.85 * height)
     turn = round(math.degrees(math.atan2(height, data.width)), 1)
     axes.annotate(
-        "as predicted", (0.55 * top, 0.55 * top), (0, 4), textcoords="offset points", fontsize=0.8 * size, rotation=turn,
-        rotation_mode="anchor", va="bottom",
-    )  # fmt: skip
+        "as predicted",
+        (0.55 * top, 0.55 * top),
+        (0, 4),
+        textcoords="offset points",
+        fontsize=0.8 * size,
+        rotation=turn,
+        rotation_mode="anchor",
+        va="bottom",
+    )
     caption = [
-        f"{len(rows)} configurations, each at the problem where it is fastest; a number names its rung's fastest one.",
-        "Far below the line, something other than issue slots limits a kernel. Above it, the model counts too much.",
+        f"{len(rows)} configurations, each at the problem where it is fastest; a number names its "
+        "rung's fastest one.",
+        "Far below the line, something other than issue slots limits a kernel. Above it, the model "
+        "counts too much.",
     ]
     details = [
         "The model knows the main loop alone, its issue slots, register banks and reuse cache.",
-        "It counts as issued also what branches jump over; what else makes loops faster than modelled is not known.",
+        "It counts as issued also what branches jump over; what else makes loops faster than "
+        "modelled is not known.",
         "The sweep: one process, within-run.",
     ]
     return finish(
-        figure, data, f"Multiply-adds that a loop can issue, on {data.environment['name']}", (), caption, details, intervals=""
+        figure,
+        data,
+        f"Multiply-adds that a loop can issue, on {data.environment['name']}",
+        (),
+        caption,
+        details,
+        intervals="",
     )

@@ -33,14 +33,18 @@ MOST = 3
 
 
 def _rows(axes: Axes, data: View, kernels: Sequence[str], named: bool = True) -> None:
-    """Give each kernel a row, and draw a line above the baselines and kernels that are not ranked."""
+    """Give each kernel a row, and draw a line above the baselines and kernels that are not
+    ranked.
+    """
     rows_of(axes, [data.label(kernel) if named else "" for kernel in kernels])
     axes.grid(axis="y", visible=False)
     unranked = _unranked(data, kernels)
     for label, kernel in zip(axes.get_yticklabels(), kernels, strict=True):
         label.set_color(CONTEXT if kernel in unranked else "#000000")
     if unranked:
-        axes.axhline(kernels.index(unranked[0]) - 0.5, color=CONTEXT, lw=0.08 * data.size, ls=":", zorder=1)
+        axes.axhline(
+            kernels.index(unranked[0]) - 0.5, color=CONTEXT, lw=0.08 * data.size, ls=":", zorder=1
+        )
 
 
 def _unranked(data: View, kernels: Sequence[str]) -> list[str]:
@@ -57,23 +61,38 @@ def _not_ranked(data: View, kernels: Sequence[str]) -> str:
 
 
 def longest(rows: pd.DataFrame, column: str) -> float:
-    """Return the length of the longest bar that must not be broken: those of the tensor cores may be, unless all use them."""
+    """Return the length of the longest bar that must not be broken: those of the tensor cores may
+    be, unless all use them.
+    """
     lanes = rows.loc[rows["precision"].isna() & ~rows["tensor_cores"].astype(bool), column]
     return float((lanes if len(lanes) else rows[column]).max())
 
 
 def _interval(axes: Axes, low: float, high: float, place: int, size: float) -> None:
-    axes.plot([low, high], [place] * 2, "|-", color=INTERVAL, ms=0.4 * size, mew=0.1 * size, lw=0.1 * size, zorder=3)
+    axes.plot(
+        [low, high],
+        [place] * 2,
+        "|-",
+        color=INTERVAL,
+        ms=0.4 * size,
+        mew=0.1 * size,
+        lw=0.1 * size,
+        zorder=3,
+    )
 
 
-def _write_table(axes: Axes, table: Sequence[Mapping[str, str]], names: Sequence[str], size: float) -> None:
+def _write_table(
+    axes: Axes, table: Sequence[Mapping[str, str]], names: Sequence[str], size: float
+) -> None:
     """Write the named columns beside the panel, but those without text."""
     kept = [name for name in names if any(row[name] for row in table)]
     cells(axes, kept, [[row[name] for name in kept] for row in table], 0.85 * size)
 
 
 def ladder(data: View) -> Figure:
-    """Draw every rung at the ladder's problem: its throughput, the share of the reference's, and its gain over the rung that it builds on."""
+    """Draw every rung at the ladder's problem: its throughput, the share of the reference's, and
+    its gain over the rung that it builds on.
+    """
     rows, common, size = data.at(data.headline), data.common(), data.size
     kernels, every = [str(kernel) for kernel in rows.index], rows.to_dict("records")
     share, mean_of = f"% of {data.nice(data.reference)}", f"mean of {len(common)}"
@@ -91,12 +110,24 @@ def ladder(data: View) -> Figure:
                 "flags": letters(row),
             }
         )
-    figure, (axes,) = panels(data, 1, inches(1.45, 0.9 * size) * len(kernels) + inches(6 if data.in_column else 5, size))
+    figure, (axes,) = panels(
+        data, 1, inches(1.45, 0.9 * size) * len(kernels) + inches(6 if data.in_column else 5, size)
+    )
     values, lows, highs = ends(rows, RATE, 1 / data.unit_size)
     for place, (kernel, row) in enumerate(zip(kernels, every, strict=True)):
         hatch = "...." if row["as_warm"] else hatches(row)
         colour = _colour(data, kernel)
-        axes.barh(place, values[place], THICK, color=colour, hatch=hatch, edgecolor="#ffffff", lw=0, zorder=2, label=kernel)
+        axes.barh(
+            place,
+            values[place],
+            THICK,
+            color=colour,
+            hatch=hatch,
+            edgecolor="#ffffff",
+            lw=0,
+            zorder=2,
+            label=kernel,
+        )
         _interval(axes, lows[place], highs[place], place, size)
     _rows(axes, data, kernels)
     axes.set_xlim(0, 1.08 * longest(rows.assign(end=highs), "end"))
@@ -109,32 +140,47 @@ def ladder(data: View) -> Figure:
     handles: list[Patch] = [HATCHED] if any(map(hatches, every)) else []
     caption = [
         f"Red: {data.kind_of_interval()}.",
-        "≈: not distinguishable." if any("≈" in row[name] for row in table for name in shown) else "",
-        "White cuts: the bar is longer than the axis, and its number is written in it." if beyond else "",
+        "≈: not distinguishable."
+        if any("≈" in row[name] for row in table for name in shown)
+        else "",
+        "White cuts: the bar is longer than the axis, and its number is written in it."
+        if beyond
+        else "",
         _not_ranked(data, kernels),
         "Dotted bars: timed warm, since cold makes no difference." if rows["as_warm"].any() else "",
         letters_note(every),
     ]
     listed = ", ".join(common).replace("x", "×")
     details = [
-        f"Percentages are ratios to {data.nice(data.reference)}; gains are over the rung in parentheses, in the same rounds.",
-        f"The mean is the geometric mean over the {len(common)} problems that every rung has: {listed}." if common else "",
+        f"Percentages are ratios to {data.nice(data.reference)}; gains are over the rung in "
+        "parentheses, in the same rounds.",
+        f"The mean is the geometric mean over the {len(common)} problems that every rung has: "
+        f"{listed}."
+        if common
+        else "",
         "Configurations and ties: best.csv.",
         marks_note(every),
     ]
-    title = f"Throughput at {data.where()} on {data.environment['name']}, {data.element_type}, {data.state}"
+    title = (
+        f"Throughput at {data.where()} on {data.environment['name']}, {data.element_type}, "
+        f"{data.state}"
+    )
     return finish(figure, data, title, handles, caption, details)
 
 
 def energy(data: View) -> Figure:
-    """Draw the energy of a GEMM by every rung and baseline, at the ladder's problem and the largest others where it was counted.
+    """Draw the energy of a GEMM by every rung and baseline, at the ladder's problem and the largest
+    others where it was counted.
 
-    The line is the range of the processes. A point has no line if only one process counted. The caption names those without energy.
+    The line is the range of the processes. A point has no line if only one process counted. The
+    caption names those without energy.
     """
     every, size = data.best[data.best["energy_j"].notna()], data.size
     work = every.assign(work=every["m"].astype(float) * every["n"] * every["k"])
     work = work.sort_values("work", ascending=False, kind="stable")
-    problems = list(dict.fromkeys([*work.loc[work["problem"] == data.headline, "problem"], *work["problem"]]))[:MOST]
+    problems = list(
+        dict.fromkeys([*work.loc[work["problem"] == data.headline, "problem"], *work["problem"]])
+    )[:MOST]
     rows = every[every["problem"].isin(problems)]
     kernels = [kernel for kernel in data.names if kernel in set(rows["kernel"])]
     height = inches(1.45, 0.9 * size) * len(kernels) + inches(5, size)
@@ -148,13 +194,23 @@ def energy(data: View) -> Figure:
                 joules, per_joule = three(row["energy_j"]), three(1000 * row["tflop_per_j"])
                 table[-1] = {"J": joules, "GFLOP/s/W": per_joule, "flags": letters(row)}
                 _interval(axes, row["energy_low_j"], row["energy_high_j"], place, size)
-                axes.plot(row["energy_j"], place, "o", color=_colour(data, kernel), ms=0.5 * size, zorder=4, label=kernel)
+                axes.plot(
+                    row["energy_j"],
+                    place,
+                    "o",
+                    color=_colour(data, kernel),
+                    ms=0.5 * size,
+                    zorder=4,
+                    label=kernel,
+                )
         _rows(axes, data, kernels, axes is grid[0] or data.in_column)
         axes.set_title(problem.replace("x", "×"))
         axes.set_xlabel("J per GEMM, whole board (log)")
         logarithmic(axes, "x")
         _write_table(axes, table, list(table[0]) if len(problems) == 1 else ["J", "flags"], size)
-    none = data.best[data.best["energy_j"].isna() & data.best["problem"].isin(problems)].to_dict("records")
+    none = data.best[data.best["energy_j"].isna() & data.best["problem"].isin(problems)].to_dict(
+        "records"
+    )
     missing = ", ".join(f"{data.brief(str(row['kernel']))} at {row['problem']}" for row in none)
     records, single = rows.to_dict("records"), rows["energy_low_j"].isna().any()
     caption = [
@@ -167,4 +223,12 @@ def energy(data: View) -> Figure:
     others = every["problem"].nunique() - len(problems)
     details = [f"{others} other problems: best.csv." if others else "", marks_note(records)]
     title = f"Energy of a GEMM on {data.environment['name']}, {data.element_type}, {data.state}"
-    return finish(figure, data, title, [], caption, details, "Lines: the range of the processes in which energy was counted.")
+    return finish(
+        figure,
+        data,
+        title,
+        [],
+        caption,
+        details,
+        "Lines: the range of the processes in which energy was counted.",
+    )

@@ -19,11 +19,18 @@ def _spread(times: pd.Series) -> float:
 
 
 def problems_and_reasons(data: View) -> dict[str, str]:
-    """Return the problems that are drawn, and why: the ladder's, the smallest, and the one whose samples spread the most."""
+    """Return the problems that are drawn, and why: the ladder's, the smallest, and the one whose
+    samples spread the most.
+    """
     rows = data.rounds
     best = data.best[data.best["problem"].isin(set(rows["problem"]))]
     smallest = best.loc[(best["m"].astype(float) * best["n"] * best["k"]).idxmin(), "problem"]
-    spreads = rows.groupby(["problem", "kernel"], sort=False)["time_us"].agg(_spread).groupby("problem", sort=False).median()
+    spreads = (
+        rows.groupby(["problem", "kernel"], sort=False)["time_us"]
+        .agg(_spread)
+        .groupby("problem", sort=False)
+        .median()
+    )
     problems = {data.headline: "the ladder's"} if data.headline in set(rows["problem"]) else {}
     problems.setdefault(str(smallest), "smallest")
     problems.setdefault(str(spreads.idxmax()), "widest spread")
@@ -31,20 +38,32 @@ def problems_and_reasons(data: View) -> dict[str, str]:
 
 
 def samples(data: View) -> Figure:
-    """Draw a dot per sample, in the color of its process: its time relative to the median of the kernel's best configuration."""
+    """Draw a dot per sample, in the color of its process: its time relative to the median of the
+    kernel's best configuration.
+    """
     problems, size = problems_and_reasons(data), data.size
     order = data.names
     lines = 1.2 if data.in_column else 1.55
-    figure, grid = panels(data, len(problems), inches(lines, 0.9 * size) * len(order) + 0.9, narrow=3 if data.in_column else 1)
+    figure, grid = panels(
+        data,
+        len(problems),
+        inches(lines, 0.9 * size) * len(order) + 0.9,
+        narrow=3 if data.in_column else 1,
+    )
     processes = sorted(data.rounds["process"].unique())
     colours = dict(zip(processes, sns.color_palette("colorblind", len(processes)), strict=True))
     beyond = 0
     for axes, (problem, why) in zip(grid, problems.items(), strict=True):
         here = data.rounds[data.rounds["problem"] == problem]
-        best = data.best[data.best["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
+        best = (
+            data.best[data.best["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
+        )
         marks = [letters(best.loc[kernel]) if kernel in best.index else "" for kernel in order]
         bare = data.in_column and axes is not grid[0]  # only the first panel has the names
-        labels = [mark if bare else f"{data.label(kernel)} {mark}".rstrip() for kernel, mark in zip(order, marks, strict=True)]
+        labels = [
+            mark if bare else f"{data.label(kernel)} {mark}".rstrip()
+            for kernel, mark in zip(order, marks, strict=True)
+        ]
         for place, kernel in enumerate(order):
             mine = here[here["kernel"] == kernel]
             off = 100 * (mine["time_us"] / mine["time_us"].median() - 1)
@@ -52,10 +71,20 @@ def samples(data: View) -> Figure:
             for index, process in enumerate(processes):
                 values = off[mine["process"] == process].clip(-WIDEST, WIDEST)
                 y = np.full(len(values), place + 0.7 * ((index + 0.5) / len(processes) - 0.5))
-                axes.scatter(values, y, s=(0.25 * size) ** 2, color=colours[process], alpha=0.7, lw=0, zorder=3)
+                axes.scatter(
+                    values,
+                    y,
+                    s=(0.25 * size) ** 2,
+                    color=colours[process],
+                    alpha=0.7,
+                    lw=0,
+                    zorder=3,
+                )
         axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
         rows_of(axes, labels)
-        axes.set_title(f"{problem.replace('x', '×')}:\n{why}", fontsize=(0.85 if data.in_column else 1) * size)
+        axes.set_title(
+            f"{problem.replace('x', '×')}:\n{why}", fontsize=(0.85 if data.in_column else 1) * size
+        )
         axes.set_xlabel("% off median" if data.in_column else "time, % off the median")
         axes.set_xscale("symlog", linthresh=1, linscale=1)
         edge = min(WIDEST, max(1.0, float(np.abs(axes.get_xlim()).max())))
@@ -64,12 +93,18 @@ def samples(data: View) -> Figure:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         axes.set_xlim(-1.05 * edge, 1.05 * edge)
-    handles = [Line2D([], [], ls="", marker="o", color=colours[process], label=f"process {process}") for process in processes]
+    handles = [
+        Line2D([], [], ls="", marker="o", color=colours[process], label=f"process {process}")
+        for process in processes
+    ]
     shown = data.best[data.best["problem"].isin(problems)].to_dict("records")
     notes = [
         "Linear to ±1 %, logarithmic beyond.",
         f"{beyond} samples beyond ±{WIDEST:g} % are drawn there." if beyond else "",
         letters_note(shown),
     ]
-    title = f"Samples of the best configurations on {data.environment['name']}, {data.element_type}, {data.state}"
+    title = (
+        f"Samples of the best configurations on {data.environment['name']}, "
+        f"{data.element_type}, {data.state}"
+    )
     return finish(figure, data, title, handles, notes, [marks_note(shown)])

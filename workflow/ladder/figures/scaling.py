@@ -11,7 +11,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.core.stats import tied
-from ladder.figures.data import GREY, RATE, RATIO, View, edge, edges, ends, marks_note, marks_of, three
+from ladder.figures.data import (
+    GREY,
+    RATE,
+    RATIO,
+    View,
+    edge,
+    edges,
+    ends,
+    marks_note,
+    marks_of,
+    three,
+)
 from ladder.figures.labels import LETTER, halo, name_ends, name_points
 from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of
 
@@ -23,12 +34,16 @@ ALIKE = (98.0, 102.0)
 FEW = 6
 """The most problems of a panel in which points have names."""
 MANY = 12
-"""The most problems that are not squares in a panel beside that of the squares. Of more, the panel is below it."""
+"""The most problems that are not squares in a panel beside that of the squares. Of more, the panel
+is below it.
+"""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity to draw against size: a column of `best.csv` and the ends of its interval, multiplied by `scale`."""
+    """A quantity to draw against size: a column of `best.csv` and the ends of its interval,
+    multiplied by `scale`.
+    """
 
     title: str
     columns: tuple[str, str, str]
@@ -38,20 +53,34 @@ class Quantity:
     """The range of the linear panels; None for logarithmic ones."""
 
 
-def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: str, size: float) -> None:
+def points(
+    axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: str, size: float
+) -> None:
     """Draw markers whose edges show the marks of their rows."""
     every = rows.to_dict("records")
     widths = [0.16 * size if marks_of(row) else 0.08 * size for row in every]
-    axes.scatter(x, y, s=size**2, color=colour, marker=marker, edgecolors=list(map(edge, every)), linewidths=widths, zorder=4)
+    axes.scatter(
+        x,
+        y,
+        s=size**2,
+        color=colour,
+        marker=marker,
+        edgecolors=list(map(edge, every)),
+        linewidths=widths,
+        zorder=4,
+    )
 
 
 def _drawing_order(data: View) -> list[str]:
     """Return all kernels and baselines; those without a color come first, below the others."""
-    return sorted(data.names, key=lambda kernel: (kernel in data.baselines, data.colours()[kernel] != GREY))
+    return sorted(
+        data.names, key=lambda kernel: (kernel in data.baselines, data.colours()[kernel] != GREY)
+    )
 
 
 def fastest(data: View) -> dict[str, list[str]]:
-    """Return, for every problem, the fastest kernel, and after it those whose intervals overlap its interval.
+    """Return, for every problem, the fastest kernel, and after it those whose intervals overlap its
+    interval.
 
     Rungs and the reference take part, but nothing else.
     """
@@ -67,7 +96,8 @@ def fastest(data: View) -> dict[str, list[str]]:
 
 
 def _name_fastest(axes: Axes, data: View, places: dict[str, float], above: bool) -> None:
-    """Write the fastest kernels of problems above the panel or right of it, as many as there is room for.
+    """Write the fastest kernels of problems above the panel or right of it, as many as there is
+    room for.
 
     `places` are the positions of the problems on the axis beside the names.
     """
@@ -80,18 +110,36 @@ def _name_fastest(axes: Axes, data: View, places: dict[str, float], above: bool)
             lines = max(lines, text.count("\n") + 1)
             if above:
                 axes.text(
-                    places[problem], 1.02, text, transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=size
+                    places[problem],
+                    1.02,
+                    text,
+                    transform=axes.get_xaxis_transform(),
+                    ha="center",
+                    va="bottom",
+                    fontsize=size,
                 )
             else:
                 axes.text(
-                    1.01, places[problem], text, transform=axes.get_yaxis_transform(), ha="left", va="center", fontsize=size
+                    1.01,
+                    places[problem],
+                    text,
+                    transform=axes.get_yaxis_transform(),
+                    ha="left",
+                    va="center",
+                    fontsize=size,
                 )
     title = f"fastest of rungs and {data.nice(data.reference)}:"
-    axes.set_title(title, loc="left" if above else "right", fontsize=size, pad=1.25 * lines * size + 5 if above else None)
+    axes.set_title(
+        title,
+        loc="left" if above else "right",
+        fontsize=size,
+        pad=1.25 * lines * size + 5 if above else None,
+    )
 
 
 def _apart(sizes: Sequence[int], octave: float) -> list[str]:
-    """Return the labels of sizes on a logarithmic axis without those that would touch others; powers of two have priority.
+    """Return the labels of sizes on a logarithmic axis without those that would touch others;
+    powers of two have priority.
 
     `octave` is the distance of a size to its double, in letters.
     """
@@ -104,8 +152,11 @@ def _apart(sizes: Sequence[int], octave: float) -> list[str]:
 
 
 def _letters(data: View, columns: int) -> float:
-    """Return about how wide the panel of the squares is, in letters. The layout, which knows, comes when all is drawn."""
-    left = max(map(len, _shapes(data)), default=0) if columns == 1 else 0  # the panels of a column are aligned
+    """Return about how wide the panel of the squares is, in letters. The layout, which knows, comes
+    when all is drawn.
+    """
+    # the panels of a column are aligned
+    left = max(map(len, _shapes(data)), default=0) if columns == 1 else 0
     names = max(len(data.label(kernel)) for kernel in [*data.prominent, *data.baselines])
     return data.width / columns * 72 / (LETTER * data.size) - max(left, 5) - 0.85 * names - 4
 
@@ -117,15 +168,21 @@ def _shapes(data: View) -> list[str]:
 
 
 def _down(data: View, rows: pd.DataFrame) -> Any:
-    """Return the y positions of rows that are not squares: that of the problem, and for rungs an offset by their order."""
+    """Return the y positions of rows that are not squares: that of the problem, and for rungs an
+    offset by their order.
+    """
     labels = _shapes(data)
-    offsets = dict(zip(data.kernels, np.linspace(-0.36, 0.36, max(len(data.kernels), 2)), strict=False))
+    offsets = dict(
+        zip(data.kernels, np.linspace(-0.36, 0.36, max(len(data.kernels), 2)), strict=False)
+    )
     places = [labels.index(problem) for problem in rows["problem"]]
     return np.array(places) + rows["kernel"].map(offsets).fillna(0.0).to_numpy(dtype=float)
 
 
 def _draw_peaks(axes: Axes, data: View, letters: float) -> None:
-    """Draw the device's peaks in this element type, with one text for both, or for the measured one where both are too long."""
+    """Draw the device's peaks in this element type, with one text for both, or for the measured one
+    where both are too long.
+    """
     peaks = {"measured": data.peak, f"by {data.by_clock}": data.clock_peak}
     drawn = {name: peak for name, peak in peaks.items() if peak}
     for (name, peak), dash in zip(drawn.items(), (":", (0, (1, 3))), strict=False):
@@ -160,17 +217,24 @@ def _set_range(axes: Axes, quantity: Quantity, name: str) -> None:
 
 
 def _draw_squares(axes: Axes, data: View, quantity: Quantity, letters: float, tall: float) -> None:
-    """Draw a line per kernel with a band between the ends of the intervals, and name those that have a color where they end.
+    """Draw a line per kernel with a band between the ends of the intervals, and name those that
+    have a color where they end.
 
     The panel is as wide as so many letters, and `tall` inches high.
     """
-    squares, colours, dashes = data.best[data.best["square"]].sort_values("m"), data.colours(), data.dashes()
+    squares, colours, dashes = (
+        data.best[data.best["square"]].sort_values("m"),
+        data.colours(),
+        data.dashes(),
+    )
     named = []
     for kernel in _drawing_order(data):
         rows, colour = squares[squares["kernel"] == kernel], colours[kernel]
         value, low, high = ends(rows, quantity.columns, quantity.scale)
         axes.fill_between(rows["m"], low, high, color=colour, alpha=0.25, lw=0, zorder=2)
-        axes.plot(rows["m"], value, color=colour, ls=dashes[kernel], zorder=3, label=data.nice(kernel))
+        axes.plot(
+            rows["m"], value, color=colour, ls=dashes[kernel], zorder=3, label=data.nice(kernel)
+        )
         if len(rows):
             points(axes, rows["m"], value, rows, colour, "o", _dot(data, kernel))
             named.append((float(rows["m"].iloc[-1]), float(value[-1]), data.label(kernel), colour))
@@ -185,13 +249,20 @@ def _draw_squares(axes: Axes, data: View, quantity: Quantity, letters: float, ta
         _draw_peaks(axes, data, letters)
     _set_range(axes, quantity, "y")
     low, high = axes.get_ylim()
-    name_ends(axes, [end for end in named if end[3] != GREY and low <= end[1] <= high], 0.85 * data.size, tall)
+    name_ends(
+        axes,
+        [end for end in named if end[3] != GREY and low <= end[1] <= high],
+        0.85 * data.size,
+        tall,
+    )
 
 
 def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: float) -> None:
-    """Draw a row per problem in a panel of so many inches: the kernels one below the other, with bars between the ends of the intervals.
+    """Draw a row per problem in a panel of so many inches: the kernels one below the other, with
+    bars between the ends of the intervals.
 
-    Baselines lie across. The rungs that have a color are named by their numbers, if there are few problems.
+    Baselines lie across. The rungs that have a color are named by their numbers, if there are few
+    problems.
     """
     labels, colours, dashes = _shapes(data), data.colours(), data.dashes()
     others = data.best[~data.best["square"]]
@@ -215,8 +286,17 @@ def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: 
     if len(labels) <= FEW:
         left, right = axes.get_xlim()
         rows = others[others["kernel"].isin(data.prominent)]
-        drawn = zip(ends(rows, quantity.columns, quantity.scale)[0], _down(data, rows), rows["kernel"], strict=True)
-        named = [(float(x), float(y), data.brief(kernel), colours[kernel]) for x, y, kernel in drawn if left <= x <= right]
+        drawn = zip(
+            ends(rows, quantity.columns, quantity.scale)[0],
+            _down(data, rows),
+            rows["kernel"],
+            strict=True,
+        )
+        named = [
+            (float(x), float(y), data.brief(kernel), colours[kernel])
+            for x, y, kernel in drawn
+            if left <= x <= right
+        ]
         name_points(axes, named, 0.75 * data.size, wide, tall)
 
 
@@ -226,7 +306,9 @@ def _dot(data: View, kernel: str) -> float:
 
 
 def scaling(data: View, quantity: Quantity) -> Figure:
-    """Draw squares as lines, with names at their ends, and other shapes as rows beside or below them."""
+    """Draw squares as lines, with names at their ends, and other shapes as rows beside or below
+    them.
+    """
     shapes, usual = len(_shapes(data)), 2.2 if data.in_column else 4.0
     drawn = [square for square in (True, False) if (data.best["square"] == square).any()]
     stacked = data.in_column or shapes > MANY
@@ -250,12 +332,17 @@ def scaling(data: View, quantity: Quantity) -> Figure:
         f"Beyond the panels: {beyond} points." if beyond else "",
         data.as_warm_note(),
     ]
-    details = ["Which configuration a point is: best.csv, index.html.", marks_note(data.best.to_dict("records"))]
+    details = [
+        "Which configuration a point is: best.csv, index.html.",
+        marks_note(data.best.to_dict("records")),
+    ]
     return finish(figure, data, quantity.title, edges(data.best), caption, details)
 
 
 def performance(data: View) -> Figure:
-    """Draw throughput against size: the best configuration of every kernel, the baselines and the peaks."""
+    """Draw throughput against size: the best configuration of every kernel, the baselines and the
+    peaks.
+    """
     title = f"Throughput by size on {data.environment['name']}, {data.element_type}, {data.state}"
     return scaling(data, Quantity(title, RATE, f"{data.unit} (log)", 1 / data.unit_size))
 
@@ -263,5 +350,8 @@ def performance(data: View) -> Figure:
 def ratio(data: View) -> Figure:
     """Draw the throughput relative to the reference of the same rounds, close to it."""
     reference = data.nice(data.reference)
-    title = f"Throughput relative to {reference} on {data.environment['name']}, {data.element_type}, {data.state}"
+    title = (
+        f"Throughput relative to {reference} on {data.environment['name']}, "
+        f"{data.element_type}, {data.state}"
+    )
     return scaling(data, Quantity(title, RATIO, f"% of {reference}", 100.0, NEAR))

@@ -1,1 +1,3 @@
-"""Processes that verify and time kernels: the worker and its supervisor, the sweep, the confirmation."""
+"""Processes that verify and time kernels: the worker and its supervisor, the sweep, the
+confirmation.
+"""

@@ -1,4 +1,5 @@
-"""Hardware counters of every rung's best configuration, from Nsight Compute (`ncu`): the models are compared with them.
+"""Hardware counters of every rung's best configuration, from Nsight Compute (`ncu`): the models are
+compared with them.
 
 `python -m ladder.measuring.counters TASK`, started below `ncu`, launches one configuration once.
 """
@@ -45,20 +46,40 @@ METRICS = {
     "issue_percent": "smsp__issue_active.avg.pct_of_peak_sustained_active",
     "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
-"""Column of `counters.csv` -> metric of Nsight Compute (its guide, "Metrics Reference"), for one GEMM. Caches are flushed before each
-launch."""
+"""Column of `counters.csv` -> metric of Nsight Compute (its guide, "Metrics Reference"), for one
+GEMM. Caches are flushed before each launch.
+"""
 STALLS = {
     name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"
     for name in (
-        "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
-        "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "short_scoreboard", "sleeping", "tex_throttle", "wait",
+        "barrier",
+        "branch_resolving",
+        "dispatch_stall",
+        "drain",
+        "gmma",
+        "imc_miss",
+        "lg_throttle",
+        "long_scoreboard",
+        "math_pipe_throttle",
+        "membar",
+        "mio_throttle",
+        "misc",
+        "no_instruction",
+        "short_scoreboard",
+        "sleeping",
+        "tex_throttle",
+        "wait",
     )
-}  # fmt: skip
-"""Why warps wait -> metric (Nsight Compute's "Warp State Statistics"): waiting warps per issued instruction."""
+}
+"""Why warps wait -> metric (Nsight Compute's "Warp State Statistics"): waiting warps per issued
+instruction.
+"""
 CYCLES = "sm__cycles_active.sum"
 """The weight of a launch's ratios."""
 ORIGIN = ["device", "uuid", "commit", "dirty"]
-"""Columns with the device and the code of the counts, which may differ from those of the dataset."""
+"""Columns with the device and the code of the counts, which may differ from those of the
+dataset.
+"""
 COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts", "stalls"]
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
@@ -68,25 +89,36 @@ class NotCounted(Exception):
 
 
 def _number(row: Mapping[str, str], units: Mapping[str, str], metric: str) -> float:
-    """Return a number of the table, in bytes where its unit is of bytes. Raises `ValueError` if it is none."""
+    """Return a number of the table, in bytes where its unit is of bytes. Raises `ValueError` if it
+    is none.
+    """
     unit = units.get(metric) or ""
-    return float((row.get(metric) or "").replace(",", "")) * (_PREFIX.get(unit[:1], 1.0) if unit.endswith("byte") else 1.0)
+    return float((row.get(metric) or "").replace(",", "")) * (
+        _PREFIX.get(unit[:1], 1.0) if unit.endswith("byte") else 1.0
+    )
 
 
 def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
-    """Return the `metrics` in the output of `ncu --csv --page raw`, in bytes, counts and percent: sums over its launches.
+    """Return the `metrics` in the output of `ncu --csv --page raw`, in bytes, counts and percent:
+    sums over its launches.
 
-    Of ratios they are means, weighted by the cycles of each launch: a short one that adds up counts little.
+    Of ratios they are means, weighted by the cycles of each launch: a short one that adds up counts
+    little.
 
-    The table begins at the line with the column `ID`, and its first row has the units. Lines before it are from the program or from ncu
-    itself. Raises `NotCounted` if there is no table, with ncu's own error if it gave one.
+    The table begins at the line with the column `ID`, and its first row has the units. Lines before
+    it are from the program or from ncu itself. Raises `NotCounted` if there is no table, with ncu's
+    own error if it gave one.
     """
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID",')), None)
     rows = [] if start is None else list(csv.DictReader(lines[start:]))
     launches = [row for row in rows if (row["ID"] or "").isdigit()]
     if not launches:
-        errors = [line for line in lines if line.startswith("==ERROR==")] or lines[-1:] or ["it printed nothing"]
+        errors = (
+            [line for line in lines if line.startswith("==ERROR==")]
+            or lines[-1:]
+            or ["it printed nothing"]
+        )
         raise NotCounted(f"ncu gave no counts: {re.sub('==[A-Z]+==', '', errors[0]).strip()}")
     units = rows[0] if not rows[0]["ID"] else {}
     counted = {}
@@ -94,32 +126,73 @@ def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, flo
         values = []
         for row in launches:
             with contextlib.suppress(ValueError):  # n/a: this GPU has no such counter
-                values.append((_number(row, units, metric), _number(row, units, CYCLES) if row.get(CYCLES) else 1.0))
+                values.append(
+                    (
+                        _number(row, units, metric),
+                        _number(row, units, CYCLES) if row.get(CYCLES) else 1.0,
+                    )
+                )
         if values and metric.endswith(".sum"):
             counted[metric] = sum(value for value, _ in values)
         elif values:
-            counted[metric] = sum(value * cycles for value, cycles in values) / sum(cycles for _, cycles in values)
+            counted[metric] = sum(value * cycles for value, cycles in values) / sum(
+                cycles for _, cycles in values
+            )
     return counted
 
 
 def stalls(values: Mapping[str, float], most: int = 3) -> str:
-    """Return the `most` frequent reasons why warps wait, each with waiting warps per issued instruction; "" if `values` has none."""
-    reasons = [(values[metric], name.replace("_", " ")) for name, metric in STALLS.items() if values.get(metric)]
-    return ", ".join(f"{name} {value:.2g}" for value, name in sorted(reasons, key=lambda reason: -reason[0])[:most])
+    """Return the `most` frequent reasons why warps wait, each with waiting warps per issued
+    instruction; "" if `values` has none.
+    """
+    reasons = [
+        (values[metric], name.replace("_", " "))
+        for name, metric in STALLS.items()
+        if values.get(metric)
+    ]
+    return ", ".join(
+        f"{name} {value:.2g}"
+        for value, name in sorted(reasons, key=lambda reason: -reason[0])[:most]
+    )
 
 
-def profile(task: Mapping[str, Any], metrics: Iterable[str] = (*METRICS.values(), *STALLS.values())) -> dict[str, float]:
-    """Run a task below `ncu`, which must be on the PATH, and return the metrics. Raises `NotCounted`."""
+def profile(
+    task: Mapping[str, Any], metrics: Iterable[str] = (*METRICS.values(), *STALLS.values())
+) -> dict[str, float]:
+    """Run a task below `ncu`, which must be on the PATH, and return the metrics. Raises
+    `NotCounted`.
+    """
     if not task["kernel"].endswith(SUFFIXES["cuda"]):
         raise NotCounted("Nsight Compute counts on NVIDIA GPUs only")
     ncu = shutil.which("ncu")
     if not ncu:
         raise NotCounted("ncu (Nsight Compute) is not on the PATH")
-    command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
-               "--kernel-name", f"regex:^({'|'.join(task['functions'])})$",
-               "--metrics", ",".join([*metrics, CYCLES]), sys.executable, "-m", "ladder.measuring.counters", json.dumps(task)]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                               env=toolchain.environment() | simulation.variables() | {"LC_ALL": "C"})  # fmt: skip
+    command = [
+        ncu,
+        "--csv",
+        "--page",
+        "raw",
+        "--print-units",
+        "base",
+        "--clock-control",
+        "none",
+        "--kernel-name",
+        f"regex:^({'|'.join(task['functions'])})$",
+        "--metrics",
+        ",".join([*metrics, CYCLES]),
+        sys.executable,
+        "-m",
+        "ladder.measuring.counters",
+        json.dumps(task),
+    ]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env=toolchain.environment() | simulation.variables() | {"LC_ALL": "C"},
+    )
     try:
         output, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -141,17 +214,24 @@ def tasks(
     support: Path,
     origin: Mapping[str, Any],
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return what to count for every kernel, on the problem that the ladder is shown at: a row's first columns, and the task.
+    """Return what to count for every kernel, on the problem that the ladder is shown at: a row's
+    first columns, and the task.
 
-    The columns are `KEY` to the binary's sha256. `origin` has the columns `ORIGIN`; its `uuid` is that of the GPU.
+    The columns are `KEY` to the binary's sha256. `origin` has the columns `ORIGIN`; its `uuid` is
+    that of the GPU.
     """
     rated = best[best["tflops"].notna() & best["kernel"].isin(list(chosen))]
     rows = (
-        rated[(rated["problem"].astype(str) == headline_problem(rated)) & (rated["state"] == rated["state"].iloc[0])]
+        rated[
+            (rated["problem"].astype(str) == headline_problem(rated))
+            & (rated["state"] == rated["state"].iloc[0])
+        ]
         if len(rated)
         else rated
     )
-    binaries = resources.set_index(["kernel", "element_type", "configuration"])[["binary", "sha256"]].to_dict("index")
+    binaries = resources.set_index(["kernel", "element_type", "configuration"])[
+        ["binary", "sha256"]
+    ].to_dict("index")
     todo = []
     for row in rows.to_dict("records"):
         problem = {"m": row["m"], "n": row["n"], "k": row["k"]} | {
@@ -167,14 +247,24 @@ def tasks(
             "binary": str(build / row["kernel"] / compiled["binary"]),
             "problem": problem,
         }
-        todo.append(({name: row[name] for name in KEY} | dict(origin) | {"binary_sha256": compiled["sha256"]}, task))
+        todo.append(
+            (
+                {name: row[name] for name in KEY}
+                | dict(origin)
+                | {"binary_sha256": compiled["sha256"]},
+                task,
+            )
+        )
     return todo
 
 
 def count(
-    todo: Sequence[tuple[dict[str, Any], dict[str, Any]]], measure: Callable[[Mapping[str, Any]], dict[str, float]] = profile
+    todo: Sequence[tuple[dict[str, Any], dict[str, Any]]],
+    measure: Callable[[Mapping[str, Any]], dict[str, float]] = profile,
 ) -> pd.DataFrame:
-    """Return a row per task: its counters, or the reason why it has none. If the first has none, the others are not tried."""
+    """Return a row per task: its counters, or the reason why it has none. If the first has none,
+    the others are not tried.
+    """
     rows: list[dict[str, Any]] = []
     for key, task in todo:
         if rows and rows[0].get("reason"):
@@ -187,7 +277,10 @@ def count(
             continue
         counted = {column: counts.get(metric) for column, metric in METRICS.items()}
         conflicts = counted["read_conflicts"], counted["write_conflicts"]
-        added = {"bank_conflicts": None if None in conflicts else sum(filter(None, conflicts)), "stalls": stalls(counts) or None}
+        added = {
+            "bank_conflicts": None if None in conflicts else sum(filter(None, conflicts)),
+            "stalls": stalls(counts) or None,
+        }
         rows.append(key | counted | added)
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -198,7 +291,13 @@ def launch(task: Mapping[str, Any]) -> None:
     problem = Problem(**task["problem"])
     device.operands(problem)
     configuration = Configuration.of(problem.element_type, task["configuration"])
-    device.check(device.kernel(kernel_file.parse(Path(task["kernel"])), configuration, Path(task["binary"]).read_bytes()))
+    device.check(
+        device.kernel(
+            kernel_file.parse(Path(task["kernel"])),
+            configuration,
+            Path(task["binary"]).read_bytes(),
+        )
+    )
     device.close()
 
 

@@ -1,4 +1,6 @@
-"""The diagnosis of an incorrect result: its first incorrect element, and the common mistakes that give exactly these numbers."""
+"""The diagnosis of an incorrect result: its first incorrect element, and the common mistakes that
+give exactly these numbers.
+"""
 
 import itertools
 import re
@@ -14,7 +16,9 @@ from ladder.measuring.verify import is_open
 from ladder.model.problem import Problem
 
 ROWS = 2**28
-"""Products that are summed at a time. Of a large problem only the rows up to the first incorrect one are computed."""
+"""Products that are summed at a time. Of a large problem only the rows up to the first incorrect
+one are computed.
+"""
 TILES = (128, 64, 32, 16, 8, 4, 2)
 POISON = np.full(2, CANARY, np.uint32).tobytes()
 """The bytes of an element of any size that nobody has written."""
@@ -24,7 +28,9 @@ COMPUTED = f"it is computed as not a number, or C is read although beta is 0: {N
 """For a NaN with other bits: a GPU turns every NaN that it reads into the same one."""
 COLUMN_MAJOR = "the matrices are taken for column-major: exchange A and B, M and N, lda and ldb"
 LAYOUT = ("lda", "ldb", "ldc", "columns")
-"""Arguments of `_computed` with which other elements are multiplied than those whose sums are exact."""
+"""Arguments of `_computed` with which other elements are multiplied than those whose sums are
+exact.
+"""
 PAIRS_FLOPS = 10**8
 """The most operations of a problem on which pairs of mistakes are tried."""
 Flat = NDArray[Any]
@@ -32,7 +38,9 @@ Flat = NDArray[Any]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The first incorrect element, C[row][column], its value and the expected one, and how many of the elements looked at are incorrect."""
+    """The first incorrect element, C[row][column], its value and the expected one, and how many of
+    the elements looked at are incorrect.
+    """
 
     row: int
     column: int
@@ -55,7 +63,9 @@ class Diagnosis:
 def _matrix(flat: Flat, rows: int, cols: int, ld: int) -> NDArray[np.float64]:
     """Return the matrix that begins at the first element. Beyond the last element are zeros."""
     whole = min(rows, max(0, len(flat) - cols + ld) // ld)
-    matrix = np.lib.stride_tricks.as_strided(flat, (whole, cols), (ld * flat.itemsize, flat.itemsize))
+    matrix = np.lib.stride_tricks.as_strided(
+        flat, (whole, cols), (ld * flat.itemsize, flat.itemsize)
+    )
     if whole == rows:
         return matrix
     padded = np.zeros((rows, cols))
@@ -67,35 +77,54 @@ def _matrix(flat: Flat, rows: int, cols: int, ld: int) -> NDArray[np.float64]:
 def _computed(
     problem: Problem, flats: Sequence[Flat], rows: slice, columns: bool = False, **other: Any
 ) -> tuple[Flat, Flat, Flat]:
-    """Return some rows of C, of `alpha*A*B + beta*C` and of `|alpha| |A| |B| + |beta| |C|` in float64, as a mistake sees them.
+    """Return some rows of C, of `alpha*A*B + beta*C` and of `|alpha| |A| |B| + |beta| |C|` in
+    float64, as a mistake sees them.
 
-    `flats` are A, B, the old C and the result. `other` has the values that the mistake uses. With `columns`, the matrices are column-major.
+    `flats` are A, B, the old C and the result. `other` has the values that the mistake uses. With
+    `columns`, the matrices are column-major.
     """
 
     def matrix(flat: Flat, height: int, width: int, ld: str) -> Flat:
         pitch = other.get(ld, getattr(problem, ld))
-        return _matrix(flat, width, height, pitch).T if columns else _matrix(flat, height, width, pitch)
+        return (
+            _matrix(flat, width, height, pitch).T
+            if columns
+            else _matrix(flat, height, width, pitch)
+        )
 
     alpha, beta = (float(value) for value in scalars(problem))
     a, b, old, result = flats
-    left, right = matrix(a, problem.m, problem.k, "lda")[rows], matrix(b, problem.k, problem.n, "ldb")
+    left, right = (
+        matrix(a, problem.m, problem.k, "lda")[rows],
+        matrix(b, problem.k, problem.n, "ldb"),
+    )
     old, taken = (matrix(flat, problem.m, problem.n, "ldc")[rows] for flat in (old, result))
     depth = other.get("k", problem.k)
-    return taken, *reference(other.get("alpha", alpha), other.get("beta", beta), left[:, :depth], right[:depth], old)
+    return taken, *reference(
+        other.get("alpha", alpha), other.get("beta", beta), left[:, :depth], right[:depth], old
+    )
 
 
-def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again: Flat, bound: float) -> Diagnosis | None:
-    """Compare the `result` of a launch with float64 and with `again`, that of a second launch. Return None if no element is incorrect.
+def diagnose(
+    problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again: Flat, bound: float
+) -> Diagnosis | None:
+    """Compare the `result` of a launch with float64 and with `again`, that of a second launch.
+    Return None if no element is incorrect.
 
-    All arrays are flat, from the first element of the matrix on; `old` is C before the launch. An element is incorrect if it is off by more
-    than `bound` times |alpha| |A| |B| + |beta| |C|, or, if it must be exact, if it is off at all.
+    All arrays are flat, from the first element of the matrix on; `old` is C before the launch. An
+    element is incorrect if it is off by more than `bound` times |alpha| |A| |B| + |beta| |C|, or,
+    if it must be exact, if it is off at all.
     """
     step = max(1, ROWS // (problem.n * problem.k))
     flats = [values(flat) for flat in (a, b, old, result)]
 
-    def differ(rows: slice, mine: Flat, wanted: Flat, scale: Flat, exact: bool = True) -> NDArray[np.bool_]:
+    def differ(
+        rows: slice, mine: Flat, wanted: Flat, scale: Flat, exact: bool = True
+    ) -> NDArray[np.bool_]:
         with np.errstate(invalid="ignore"):
-            close = np.abs(mine - wanted) <= np.where(exact & exact_mask(problem)[rows], 0, bound * scale)
+            close = np.abs(mine - wanted) <= np.where(
+                exact & exact_mask(problem)[rows], 0, bound * scale
+            )
         right = close | (mine == wanted) | (np.isnan(mine) & np.isnan(wanted))
         off: NDArray[np.bool_] = ~(right | ~np.isfinite(mine)) if is_open(problem) else ~right
         return off
@@ -113,10 +142,13 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
 
     def same(**other: Any) -> bool:
         """Return whether a mistake gives this result."""
-        if "columns" in other and not np.isfinite(block).any():  # it reads NaN beyond the matrices, and so explains any NaN
+        # it reads NaN beyond the matrices, and so explains any NaN
+        if "columns" in other and not np.isfinite(block).any():
             return False
         exact = other.keys().isdisjoint(LAYOUT)
-        return not any(differ(part, *_computed(problem, flats, part, **other), exact).any() for part in parts)
+        return not any(
+            differ(part, *_computed(problem, flats, part, **other), exact).any() for part in parts
+        )
 
     places = np.arange(len(result), dtype=float)
 
@@ -136,13 +168,18 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
         guesses = [["a race, or memory that nobody set: two launches differ"]]
     else:
         guesses = [[words] for words, other in mistakes if same(**other)]
-        # a wrong stride reads the NaN between rows: it explains the same result, but not on problems that have nothing there
-        if np.isnan(block).all() or (problem.beta == 0 and np.isnan(block[row, column]) and not guesses):
+        # a wrong stride reads the NaN between rows: it explains the same result, but not on
+        # problems that have nothing there
+        if np.isnan(block).all() or (
+            problem.beta == 0 and np.isnan(block[row, column]) and not guesses
+        ):
             is_poison = problem.beta == 0 and result[place : place + 1].tobytes() in POISON
             guesses.insert(0, [UNTOUCHED if is_poison else COMPUTED])
             idle = [words for words, _ in mistakes]  # NaN hides them
         elif not guesses and problem.flops < PAIRS_FLOPS:
-            pairs = itertools.combinations([mistake for mistake in mistakes if mistake[0] not in idle], 2)
+            pairs = itertools.combinations(
+                [mistake for mistake in mistakes if mistake[0] not in idle], 2
+            )
             guesses = [
                 [mistake, other]
                 for (mistake, values_of), (other, values_of_other) in pairs
@@ -152,14 +189,18 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
         idle += [UNTOUCHED, COMPUTED]
     guesses = guesses or [[words] for words in [_edge(problem, rows, wrong)] if words]
     got, expected = float(block[row, column]), float(wanted[row, column])
-    return Diagnosis(start + row, column, got, expected, int(wrong.sum()), wrong.size, guesses, idle)
+    return Diagnosis(
+        start + row, column, got, expected, int(wrong.sum()), wrong.size, guesses, idle
+    )
 
 
 def likeliest(shown: Diagnosis | None, others: Sequence[Diagnosis]) -> str:
-    """Return in words the mistake, or the two, that explain the result that is shown and most others, at least half; "" for none.
+    """Return in words the mistake, or the two, that explain the result that is shown and most
+    others, at least half; "" for none.
 
-    `shown` is None if no element of C was incorrect on the first problem, as when only elements outside C were overwritten. One problem
-    alone suggests too much: a wrong stride reads the NaN between rows, whatever it was confused with.
+    `shown` is None if no element of C was incorrect on the first problem, as when only elements
+    outside C were overwritten. One problem alone suggests too much: a wrong stride reads the NaN
+    between rows, whatever it was confused with.
     """
     texts: dict[str, str] = {}
     diagnoses = [shown, *others] if shown else others
@@ -171,14 +212,26 @@ def likeliest(shown: Diagnosis | None, others: Sequence[Diagnosis]) -> str:
             texts.setdefault(key, text)
         return frozenset(keys)
 
-    results = [([known(words) for words in diagnosis.guesses], known(diagnosis.idle)) for diagnosis in diagnoses]
+    results = [
+        ([known(words) for words in diagnosis.guesses], known(diagnosis.idle))
+        for diagnosis in diagnoses
+    ]
     single = list(dict.fromkeys(guess for guesses, _ in results for guess in guesses))
-    both = [mistake | other for mistake, other in itertools.combinations(single, 2) if len(mistake | other) == 2]
+    both = [
+        mistake | other
+        for mistake, other in itertools.combinations(single, 2)
+        if len(mistake | other) == 2
+    ]
 
-    def explains(mistakes: frozenset[str], guesses: Sequence[frozenset[str]], idle: frozenset[str]) -> bool:
+    def explains(
+        mistakes: frozenset[str], guesses: Sequence[frozenset[str]], idle: frozenset[str]
+    ) -> bool:
         return any(guess <= mistakes and mistakes - guess <= idle for guess in guesses)
 
-    counts = {mistakes: sum(explains(mistakes, *result) for result in results) for mistakes in [*single, *both]}
+    counts = {
+        mistakes: sum(explains(mistakes, *result) for result in results)
+        for mistakes in [*single, *both]
+    }
     likely = [
         mistakes
         for mistakes, count in counts.items()
@@ -195,7 +248,13 @@ def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "beta is left out: the old C is added as it is", {"beta": float(problem.beta != 0)}
     if problem.beta != 0:
         yield "alpha and beta are exchanged", {"alpha": problem.beta, "beta": problem.alpha}
-    strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc, "K": problem.k, "N": problem.n}
+    strides = {
+        "lda": problem.lda,
+        "ldb": problem.ldb,
+        "ldc": problem.ldc,
+        "K": problem.k,
+        "N": problem.n,
+    }
     for name in ("lda", "ldb", "ldc"):
         for other, value in strides.items():
             if other != name:
@@ -215,7 +274,8 @@ def _edge(problem: Problem, looked_at: slice, wrong: NDArray[np.bool_]) -> str:
     places = np.argwhere(wrong)
     row, column = places[:, 0] + looked_at.start, places[:, 1]
     rows, columns = problem.m - int(row.min()), problem.n - int(column.min())
-    if rows <= problem.m // 2 and rows < TILES[0]:  # the rest that a tile leaves over is smaller than the tile
+    # the rest that a tile leaves over is smaller than the tile
+    if rows <= problem.m // 2 and rows < TILES[0]:
         return f"an edge: only the last {rows} rows are wrong"
     if columns <= problem.n // 2 and columns < TILES[0]:
         return f"an edge: only the last {columns} columns are wrong"
@@ -227,9 +287,11 @@ def _edge(problem: Problem, looked_at: slice, wrong: NDArray[np.bool_]) -> str:
 
 
 def dividing(wrong: Sequence[Problem], right: Sequence[Problem]) -> str:
-    """Return the `needs` that all correct problems meet and no incorrect one does: sizes that are multiples of a tile; "" for none.
+    """Return the `needs` that all correct problems meet and no incorrect one does: sizes that are
+    multiples of a tile; "" for none.
 
-    If several fit, it is the strictest: of two sizes that never occur apart, the kernel may need either.
+    If several fit, it is the strictest: of two sizes that never occur apart, the kernel may need
+    either.
     """
     for names, tile in itertools.product(("MNK", "MN", "MK", "NK", "M", "N", "K"), TILES):
 

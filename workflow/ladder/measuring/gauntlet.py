@@ -1,4 +1,5 @@
-"""The small problems that every configuration must compute correctly before it is timed: where GEMM kernels fail.
+"""The small problems that every configuration must compute correctly before it is timed: where GEMM
+kernels fail.
 
 The measurements, the GPU tests and the emulation share this list.
 """
@@ -24,7 +25,8 @@ PROBLEMS = (
     Problem(16, 16, 17, padding=4),
     Problem(31, 33, 37, offset=2, beta=1.0),
     Problem(32, 64, 8, alpha=2.0),
-    Problem(36, 40, 12, offset=1),  # row lengths suit vector accesses, but the first address does not
+    # row lengths suit vector accesses, but the first address does not
+    Problem(36, 40, 12, offset=1),
     Problem(32, 33, 48, padding=1),
     Problem(33, 31, 1, padding=2),
     Problem(35, 29, 2),  # `exact` has 23 bits in B where K is 1, in A where it is 2
@@ -50,42 +52,57 @@ PROBLEMS = (
     Problem(96, 64, 80, padding="4,8,0", offset="0,0,1", beta=-1.0),
     Problem(37, 41, 29, padding="3,0,5", offset="2,1,3", alpha=-0.5, beta=2.0),
     Problem(65, 34, 8, padding="1,0,2", alpha=0.0, beta=-0.5),
-    # rows of A and B begin at multiples of 16 bytes, as some kernels need it, but those of C do not, and no size is a multiple of anything
+    # rows of A and B begin at multiples of 16 bytes, as some kernels need it, but those of C do
+    # not, and no size is a multiple of anything
     Problem(3, 5, 7, padding="1,3,3", alpha=-0.5, beta=2.0),
     Problem(127, 129, 63, padding="1,7,1", offset="8,0,3"),
     Problem(193, 515, 264, padding="8,5,0", offset="0,8,1", beta=-0.5),
     Problem(1, 261, 1021, padding="3,3,0"),
     Problem(391, 131, 527, padding="9,5,5", alpha=2.0),
 )
-"""Problems on whole numbers, compared to the bit. alpha and beta are powers of two; `offset` and `padding` are in elements."""
+"""Problems on whole numbers, compared to the bit. alpha and beta are powers of two; `offset` and
+`padding` are in elements.
+"""
 ROUNDED = (
     Problem(61, 67, 1031, padding=1, alpha=1.25, beta=-0.75),
     Problem(67, 61, 300, distribution="nonfinite"),
-    Problem(34, 65, 9, padding="0,2,1", beta=0.75, distribution="nonfinite"),  # C too has infinities and NaN, which count
+    # C too has infinities and NaN, which count
+    Problem(34, 65, 9, padding="0,2,1", beta=0.75, distribution="nonfinite"),
     Problem(129, 65, 511, distribution="positive", alpha=-0.3),
     Problem(70, 90, 200, distribution="mixed", offset=1),
     # NaN in C is only marked there: see `verify.is_open`
     Problem(65, 34, 8, padding="1,0,2", alpha=0.0, beta=-0.5, distribution="nonfinite"),
 )
-"""Problems on numbers that are rounded: within the bounds of `verify`, with infinities and NaN where float64 has them. Of `mixed` those
-elements that are sums of whole numbers are compared to the bit."""
+"""Problems on numbers that are rounded: within the bounds of `verify`, with infinities and NaN
+where float64 has them. Of `mixed` those elements that are sums of whole numbers are compared to the
+bit.
+"""
 
 STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-"""What sizes, leading dimensions and offsets are rounded up to multiples of for a kernel that needs something."""
+"""What sizes, leading dimensions and offsets are rounded up to multiples of for a kernel that needs
+something.
+"""
 DENSE = 0
 """In place of such a step: rows without padding."""
 
 
 @lru_cache
 def problems(element_type: str, tf32: bool = False) -> Sequence[Problem]:
-    """Return the gauntlet for an element type. With `tf32`, its whole numbers stay as they are when operands are rounded to TF32."""
+    """Return the gauntlet for an element type. With `tf32`, its whole numbers stay as they are when
+    operands are rounded to TF32.
+    """
     whole = "exact_tf32" if tf32 else "exact"
-    exact = [replace(problem, element_type=element_type, distribution=whole) for problem in PROBLEMS]
+    exact = [
+        replace(problem, element_type=element_type, distribution=whole) for problem in PROBLEMS
+    ]
     return [*exact, *(replace(problem, element_type=element_type) for problem in ROUNDED)]
 
 
-def problems_for(kernel: Kernel, configuration: Configuration, device: Mapping[str, int]) -> list[Problem]:
-    """Return the gauntlet of a configuration on a device with these names: each problem as `rounded` makes it for what the kernel needs.
+def problems_for(
+    kernel: Kernel, configuration: Configuration, device: Mapping[str, int]
+) -> list[Problem]:
+    """Return the gauntlet of a configuration on a device with these names: each problem as
+    `rounded` makes it for what the kernel needs.
 
     Problems that no rounding suits, and those that have become the same, are left out.
     """
@@ -101,13 +118,16 @@ def problems_for(kernel: Kernel, configuration: Configuration, device: Mapping[s
 def rounded(problem: Problem, meets: Callable[[Problem], bool]) -> Problem | None:
     """Return the problem, or the one nearest to it that `meets` accepts; None if there is none.
 
-    Sizes, leading dimensions and offsets are rounded up to multiples of one of `STEPS`. A matrix may also lose its padding, M, N and K become
-    equal, alpha 1, and beta 0 or 1.
+    Sizes, leading dimensions and offsets are rounded up to multiples of one of `STEPS`. A matrix
+    may also lose its padding, M, N and K become equal, alpha 1, and beta 0 or 1.
     """
     if meets(problem):
         return problem
     middle = sorted((problem.m, problem.n, problem.k))[1]
-    nearest = (_nearest(start, meets) for start in (problem, replace(problem, m=middle, n=middle, k=middle)))
+    nearest = (
+        _nearest(start, meets)
+        for start in (problem, replace(problem, m=middle, n=middle, k=middle))
+    )
 
     def distance(other: Problem) -> float:
         return sum(abs(math.log(getattr(other, size) / getattr(problem, size))) for size in "mnk")
@@ -116,8 +136,14 @@ def rounded(problem: Problem, meets: Callable[[Problem], bool]) -> Problem | Non
 
 
 def _nearest(problem: Problem, meets: Callable[[Problem], bool]) -> Problem | None:
-    """Return what `rounded` does, as near as sizes rounded up are: first all is rounded alike, then each number as little as suffices."""
-    scalars = [(alpha, beta) for alpha in dict.fromkeys((problem.alpha, 1.0)) for beta in dict.fromkeys((problem.beta, 0.0, 1.0))]
+    """Return what `rounded` does, as near as sizes rounded up are: first all is rounded alike, then
+    each number as little as suffices.
+    """
+    scalars = [
+        (alpha, beta)
+        for alpha in dict.fromkeys((problem.alpha, 1.0))
+        for beta in dict.fromkeys((problem.beta, 0.0, 1.0))
+    ]
     for dense, (alpha, beta), step in itertools.product((False, True), scalars, STEPS):
         base = replace(problem, alpha=alpha, beta=beta)
         steps = [step] * 3 + [DENSE if dense else step] * 3 + [step] * 3
@@ -126,26 +152,38 @@ def _nearest(problem: Problem, meets: Callable[[Problem], bool]) -> Problem | No
     else:
         return None
     for place, needed in enumerate(steps):
-        tries = ([*steps[:place], least, *steps[place + 1 :]] for least in STEPS if least < needed or needed == DENSE)
+        tries = (
+            [*steps[:place], least, *steps[place + 1 :]]
+            for least in STEPS
+            if least < needed or needed == DENSE
+        )
         steps = next((fewer for fewer in tries if meets(_round_up(base, fewer))), steps)
     return _round_up(base, steps)
 
 
 def _round_up(problem: Problem, steps: Sequence[int]) -> Problem:
-    """Return a problem with M, N, K, lda, ldb, ldc and the offsets of A, B and C rounded up to multiples of nine steps."""
+    """Return a problem with M, N, K, lda, ldb, ldc and the offsets of A, B and C rounded up to
+    multiples of nine steps.
+    """
 
     def up(number: int, step: int) -> int:
         return -(-number // step) * step
 
-    m, n, k = (up(size, step) for size, step in zip((problem.m, problem.n, problem.k), steps, strict=False))
+    m, n, k = (
+        up(size, step) for size, step in zip((problem.m, problem.n, problem.k), steps, strict=False)
+    )
     rows = zip((k, n, n), problem.paddings, steps[3:6], strict=True)
-    paddings = [up(row + padding, step) - row if step != DENSE else 0 for row, padding, step in rows]
+    paddings = [
+        up(row + padding, step) - row if step != DENSE else 0 for row, padding, step in rows
+    ]
     offsets = [up(offset, step) for offset, step in zip(problem.offsets, steps[6:], strict=True)]
     return replace(problem, m=m, n=n, k=k, padding=joined(paddings, of_c=2), offset=joined(offsets))
 
 
 def describe(problem: Problem) -> str:
-    """Return what sets a problem apart, for messages: `M=7 N=13 K=3 padding=3 offset=1 alpha=0.5 beta=-1 exact`."""
+    """Return what sets a problem apart, for messages: `M=7 N=13 K=3 padding=3 offset=1 alpha=0.5
+    beta=-1 exact`.
+    """
     extras = {name: getattr(problem, name) for name in ("padding", "offset", "alpha", "beta")}
     usual = vars(Problem(1, 1, 1))
     words = [

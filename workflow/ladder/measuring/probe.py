@@ -12,20 +12,25 @@ from ladder.storage.journal import Journal
 
 
 def probe(device: DetectedDevice, child: Child) -> dict[str, Any]:
-    """Return the description of a device, and the peaks that its worker measures. Raises `InputError` if that fails."""
+    """Return the description of a device, and the peaks that its worker measures. Raises
+    `InputError` if that fails.
+    """
     try:
         (answer,) = child.ask(protocol.Probe(), START_SECONDS)
     except Failure as failure:
-        raise InputError(f"{device.slug}: its peaks cannot be measured: {failure.reason}; {NO_FAULT}") from None
+        raise InputError(
+            f"{device.slug}: its peaks cannot be measured: {failure.reason}; {NO_FAULT}"
+        ) from None
     assert isinstance(answer, protocol.Probed)
     return describe(device) | {"attributes": child.attributes} | dict(answer.measured)
 
 
 def probe_once(device: DetectedDevice, child: Child, journal: Journal, code: str) -> dict[str, Any]:
-    """Return the description that the journal has of the same device, software and surroundings; probe only if it has none.
+    """Return the description that the journal has of the same device, software and surroundings;
+    probe only if it has none.
 
-    A forced run then finds the description that the samples were measured with, and no other. `code` is the digest of the modules
-    that probe.
+    A forced run then finds the description that the samples were measured with, and no other.
+    `code` is the digest of the modules that probe.
     """
     key = digest([fingerprint(device), child.attributes, code])
     if key not in journal.records:

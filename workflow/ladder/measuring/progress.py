@@ -12,11 +12,18 @@ LINE_SECONDS = 10.0
 
 
 class Progress:
-    """A bar on a terminal, else a line now and then. The time left comes from expected costs, not from counts."""
+    """A bar on a terminal, else a line now and then. The time left comes from expected costs, not
+    from counts.
+    """
 
     def __init__(self, title: str, costs: Mapping[str, float]) -> None:
         self.title, self.costs = title, dict(costs)
-        self.total, self.left, self.start, self.last_printed = len(costs), sum(costs.values()), clock.now(), clock.now()
+        self.total, self.left, self.start, self.last_printed = (
+            len(costs),
+            sum(costs.values()),
+            clock.now(),
+            clock.now(),
+        )
         self.all = self.left
         terminal = sys.__stderr__
         self.bar = tqdm(
@@ -37,7 +44,8 @@ class Progress:
         if self.bar.disable and clock.now() - self.last_printed > LINE_SECONDS:
             self.last_printed = clock.now()
             print(
-                f"{self.title}: {self.total - len(self.costs)}/{self.total} measured, now {what}, {remaining}",
+                f"{self.title}: {self.total - len(self.costs)}/{self.total} measured, now {what}, "
+                f"{remaining}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -1,7 +1,7 @@
 """The requests of a job to its worker, and the worker's answers.
 
-Requests are pickled: a worker trusts its job. Answers are JSON, because kernels run in the worker: what a kernel writes to the pipe is at
-worst no valid answer, and never code that the job runs.
+Requests are pickled: a worker trusts its job. Answers are JSON, because kernels run in the worker:
+what a kernel writes to the pipe is at worst no valid answer, and never code that the job runs.
 """
 
 import json
@@ -33,7 +33,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Open:
-    """Open the device. `support` is the file of the pipeline's own device code. Answer: `Opened`."""
+    """Open the device. `support` is the file of the pipeline's own device code. Answer:
+    `Opened`.
+    """
 
     kind: str
     uuid: str
@@ -47,7 +49,9 @@ class Probe:
 
 @dataclass(frozen=True)
 class SetProblem:
-    """Make the operands of a problem, and verify the reference on it. All candidates must be loaded again."""
+    """Make the operands of a problem, and verify the reference on it. All candidates must be loaded
+    again.
+    """
 
     problem: Problem
     reference: str
@@ -63,7 +67,9 @@ class RunGauntlet:
 
 @dataclass(frozen=True)
 class Load:
-    """Make the launch of a candidate on the present problem; later requests name it by its index."""
+    """Make the launch of a candidate on the present problem; later requests name it by its
+    index.
+    """
 
     index: int
     candidate: Candidate
@@ -86,9 +92,11 @@ class Diagnose:
 
 @dataclass(frozen=True)
 class Time:
-    """Time loaded candidates in the same rounds. Answers: `Sampled` for each, and `Alive` in between.
+    """Time loaded candidates in the same rounds. Answers: `Sampled` for each, and `Alive` in
+    between.
 
-    `best` is the lower end of the best ratio to the reference so far. Candidates that are clearly below it leave the race.
+    `best` is the lower end of the best ratio to the reference so far. Candidates that are clearly
+    below it leave the race.
     """
 
     indices: Sequence[int]
@@ -103,7 +111,9 @@ Request = Open | Probe | SetProblem | RunGauntlet | Load | Check | Diagnose | Ti
 
 @dataclass(frozen=True)
 class Done:
-    """The request is done. `busy_us` is how many microseconds the device has been busy since it was opened."""
+    """The request is done. `busy_us` is how many microseconds the device has been busy since it was
+    opened.
+    """
 
     busy_us: float
 
@@ -126,7 +136,9 @@ class Unusable:
 
 @dataclass(frozen=True)
 class Opened:
-    """The `attributes` of `environment.json`: the facts that the device reports, and what surrounds the worker."""
+    """The `attributes` of `environment.json`: the facts that the device reports, and what surrounds
+    the worker.
+    """
 
     attributes: Mapping[str, Any]
 
@@ -152,7 +164,9 @@ class Trying:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on a candidate. The other fields are of the gauntlet, which examines the binary too."""
+    """The verdict on a candidate. The other fields are of the gauntlet, which examines the binary
+    too.
+    """
 
     status: Status
     reason: str
@@ -170,7 +184,9 @@ class Judged:
 
 @dataclass(frozen=True)
 class Diagnosed:
-    """The fields of a `diagnosis.Diagnosis`, or None if nothing was found, and whether the candidate was correct this time."""
+    """The fields of a `diagnosis.Diagnosis`, or None if nothing was found, and whether the
+    candidate was correct this time.
+    """
 
     diagnosis: Mapping[str, Any] | None
     right: bool
@@ -178,7 +194,9 @@ class Diagnosed:
 
 @dataclass(frozen=True)
 class Sampled:
-    """The samples of a candidate, as in `timing.Series`, and the fields of the `verify.Verdict` on them."""
+    """The samples of a candidate, as in `timing.Series`, and the fields of the `verify.Verdict` on
+    them.
+    """
 
     index: int
     samples: Sequence[float]
@@ -190,8 +208,24 @@ class Sampled:
     verdict: Mapping[str, Any]
 
 
-Answer = Done | Declined | Unusable | Opened | Probed | Alive | Trying | Judged | Diagnosed | Sampled
-ANSWERS = {kind.__name__: kind for kind in (Done, Declined, Unusable, Opened, Probed, Alive, Trying, Judged, Diagnosed, Sampled)}
+Answer = (
+    Done | Declined | Unusable | Opened | Probed | Alive | Trying | Judged | Diagnosed | Sampled
+)
+ANSWERS = {
+    kind.__name__: kind
+    for kind in (
+        Done,
+        Declined,
+        Unusable,
+        Opened,
+        Probed,
+        Alive,
+        Trying,
+        Judged,
+        Diagnosed,
+        Sampled,
+    )
+}
 
 
 def encode(answer: Answer) -> bytes:

@@ -1,6 +1,8 @@
-"""A session with a device: verifies and times candidates in a worker, and replaces the worker if it cannot go on.
+"""A session with a device: verifies and times candidates in a worker, and replaces the worker if it
+cannot go on.
 
-The sweep, the confirmation and `ladder try` measure through sessions. Each decides itself what to do about a candidate that fails.
+The sweep, the confirmation and `ladder try` measure through sessions. Each decides itself what to
+do about a candidate that fails.
 """
 
 import csv
@@ -44,7 +46,9 @@ SOFTWARE = ("library", "libraries", "preloaded", "from_ld_library_path")
 WORKER_BYTES = 3_000_000_000
 """Host memory that a worker needs beside the operands of a problem, at most."""
 OTHERS = 0.25
-"""The fewest cores used by other processes that count. The system counts time in hundredths of a second."""
+"""The fewest cores used by other processes that count. The system counts time in hundredths of a
+second.
+"""
 
 
 @dataclass
@@ -67,27 +71,49 @@ class Job:
 
     @property
     def described(self) -> str:
-        """The digest of `environment.json`, which describes what the samples are measured with and belongs to them."""
+        """The digest of `environment.json`, which describes what the samples are measured with and
+        belongs to them.
+        """
         return digest(self.environment)
 
     def binary(self, name: str, element_type: str, configuration: str) -> Mapping[str, Any]:
         """Return the row of a binary; empty for a baseline, and if the binary was not compiled."""
         return self.binaries.get((name, element_type, configuration), {})
 
-    def candidate(self, name: str, element_type: str, configuration: str, precision: str) -> Candidate:
+    def candidate(
+        self, name: str, element_type: str, configuration: str, precision: str
+    ) -> Candidate:
         """Return a kernel in one configuration, or a baseline, as the worker launches it."""
         if is_baseline(name):
             return Candidate(name, configuration, precision=precision)
         row = self.binary(name, element_type, configuration)
         path = path_of(ROOT, self.kind, name)
-        return Candidate(name, configuration, str(path), row.get("binary", ""), row.get("sha256", ""), precision)
+        return Candidate(
+            name, configuration, str(path), row.get("binary", ""), row.get("sha256", ""), precision
+        )
 
     def open(self, uuid: str, lock: int) -> "Session":
         """Return a session with the GPU, or the CPU, whose lock is held."""
-        return Session(self.kind, uuid, self.support, self.environment, self.plan["limits"]["timeout_seconds"], lock)
+        return Session(
+            self.kind,
+            uuid,
+            self.support,
+            self.environment,
+            self.plan["limits"]["timeout_seconds"],
+            lock,
+        )
 
-    def row(self, uuid: str, candidate: Candidate, problem: Problem, state: str, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a measurement as a row of samples: what was measured, when and where, and the columns of its outcome."""
+    def row(
+        self,
+        uuid: str,
+        candidate: Candidate,
+        problem: Problem,
+        state: str,
+        columns: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Return a measurement as a row of samples: what was measured, when and where, and the
+        columns of its outcome.
+        """
         return {
             "device": self.device,
             "kernel": candidate.name,
@@ -103,20 +129,30 @@ class Job:
 
 
 def made_by(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the commit that made the last of a journal's records, and whether a checkout with changes made any of them."""
+    """Return the commit that made the last of a journal's records, and whether a checkout with
+    changes made any of them.
+    """
     states = [record["project"] for record in records]
     dirty = [state["dirty"] for state in states]
-    return {"commit": states[-1]["commit"], "dirty": any(dirty) if None not in dirty else None} if states else project_state()
+    return (
+        {"commit": states[-1]["commit"], "dirty": any(dirty) if None not in dirty else None}
+        if states
+        else project_state()
+    )
 
 
 def read_binaries(paths: Iterable[Path]) -> dict[Name, dict[str, Any]]:
-    """Return the rows of files `resources.csv`. Each `binary` becomes an absolute path: a kernel may change the worker's folder."""
+    """Return the rows of files `resources.csv`. Each `binary` becomes an absolute path: a kernel
+    may change the worker's folder.
+    """
     binaries = {}
     for path in paths:
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
                 binary = str((path.parent / row["binary"]).resolve())
-                binaries[row["kernel"], row["element_type"], row["configuration"]] = row | {"binary": binary}
+                binaries[row["kernel"], row["element_type"], row["configuration"]] = row | {
+                    "binary": binary
+                }
     return binaries
 
 
@@ -125,7 +161,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _retried(method: "Callable[Concatenate[Session, P], T]") -> "Callable[Concatenate[Session, P], T]":
+def _retried(
+    method: "Callable[Concatenate[Session, P], T]",
+) -> "Callable[Concatenate[Session, P], T]":
     @wraps(method)
     def retried(self: "Session", /, *given: P.args, **named: P.kwargs) -> T:
         return self.retry(lambda: method(self, *given, **named))
@@ -136,12 +174,18 @@ def _retried(method: "Callable[Concatenate[Session, P], T]") -> "Callable[Concat
 class Session:
     """The worker of a job or of `ladder try`, its operands, and the candidates that it has loaded.
 
-    Requests raise `Failure` if the worker ends, is killed at its time limit, or refuses. They raise `InputError` if the machine keeps the
-    worker from its work.
+    Requests raise `Failure` if the worker ends, is killed at its time limit, or refuses. They raise
+    `InputError` if the machine keeps the worker from its work.
     """
 
     def __init__(
-        self, kind: str, uuid: str, support: Path, environment: Mapping[str, Any], timeout_seconds: float, lock: int | None
+        self,
+        kind: str,
+        uuid: str,
+        support: Path,
+        environment: Mapping[str, Any],
+        timeout_seconds: float,
+        lock: int | None,
     ) -> None:
         self.kind, self.uuid, self.support = kind, uuid, support
         self.environment = environment
@@ -164,7 +208,9 @@ class Session:
         return self._child is not None
 
     def worker(self) -> Child:
-        """Return the worker, a fresh one if the last has ended. Raises `InputError` if the device cannot be opened."""
+        """Return the worker, a fresh one if the last has ended. Raises `InputError` if the device
+        cannot be opened.
+        """
         if self._child and self._child.has_ended():
             self.end()
         if self._child is None:
@@ -175,14 +221,20 @@ class Session:
         return self._child
 
     def _check_alike(self, attributes: Mapping[str, Any]) -> None:
-        """Raise `InputError` if the worker has other libraries, or another device, than `environment.json` says.
+        """Raise `InputError` if the worker has other libraries, or another device, than
+        `environment.json` says.
 
-        GPUs of one model count as one device, and differ in detail. But one GPU must be as it was: its power limit, for example.
+        GPUs of one model count as one device, and differ in detail. But one GPU must be as it was:
+        its power limit, for example.
         """
         recorded = self.environment["attributes"]
         if attributes.get("uuid") != recorded.get("uuid"):
-            attributes, recorded = ({name: facts.get(name) for name in SOFTWARE} for facts in (attributes, recorded))
-        check_alike(attributes, recorded, f"{self.environment['device']}/environment.json: attributes")
+            attributes, recorded = (
+                {name: facts.get(name) for name in SOFTWARE} for facts in (attributes, recorded)
+            )
+        check_alike(
+            attributes, recorded, f"{self.environment['device']}/environment.json: attributes"
+        )
 
     def kill(self) -> None:
         """Kill the worker, whatever it does."""
@@ -198,11 +250,13 @@ class Session:
         self._forget_problem()
 
     def retry(self, attempt: Callable[[], T]) -> T:
-        """Return what an attempt returns. If the worker was killed from outside, try once more: the first time no kernel is to blame.
+        """Return what an attempt returns. If the worker was killed from outside, try once more: the
+        first time no kernel is to blame.
 
-        Raises the attempt's `Failure`. If the worker could not go on, there is a fresh one by then. Raises `InputError` if none can be
-        opened, because the device is lost, or if the system ran out of memory twice, of which the worker used no more than it needs:
-        then no kernel is to blame either.
+        Raises the attempt's `Failure`. If the worker could not go on, there is a fresh one by then.
+        Raises `InputError` if none can be opened, because the device is lost, or if the system ran
+        out of memory twice, of which the worker used no more than it needs: then no kernel is to
+        blame either.
         """
         for last in (False, True):
             try:
@@ -212,16 +266,24 @@ class Session:
                 if not failure.alive:
                     self.end()
                 if last or not failure.killed:
-                    if failure.starved and 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < needed:
-                        raise InputError(f"{self.uuid}: the system ran out of memory and killed the worker; {NO_FAULT}") from None
+                    if (
+                        failure.starved
+                        and 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < needed
+                    ):
+                        raise InputError(
+                            f"{self.uuid}: the system ran out of memory and killed the worker; "
+                            f"{NO_FAULT}"
+                        ) from None
                     self.worker()
                     raise
         raise AssertionError("the second attempt returns or raises")
 
     def set_problem(self, problem: Problem) -> None:
-        """Make the operands of a problem, in a fresh worker if the one in which kernels have run cannot make them.
+        """Make the operands of a problem, in a fresh worker if the one in which kernels have run
+        cannot make them.
 
-        Raises `Failure` if the operands do not fit, and `InputError` if a fresh worker cannot make them either.
+        Raises `Failure` if the operands do not fit, and `InputError` if a fresh worker cannot make
+        them either.
         """
         for last in (False, True):
             worker = self.worker()
@@ -238,11 +300,14 @@ class Session:
                 if last:
                     why = "; ".join([failure.reason, *remarks(worker.attributes)])
                     raise InputError(
-                        f"{self.uuid}: {problem.label}: the problem could not be set up: {why}; {NO_FAULT}"
+                        f"{self.uuid}: {problem.label}: the problem could not be set up: {why}; "
+                        f"{NO_FAULT}"
                     ) from None
 
     def load(self, problem: Problem, candidates: Iterable[Candidate]) -> list[int]:
-        """Make launches of candidates on a problem; return the indices by which the worker knows them."""
+        """Make launches of candidates on a problem; return the indices by which the worker knows
+        them.
+        """
         self.set_problem(problem)
         indices = []
         for candidate in candidates:
@@ -255,9 +320,14 @@ class Session:
 
     @_retried
     def run_gauntlet(
-        self, candidate: Candidate, element_type: str, report: Callable[[str], None] = lambda problem: None
+        self,
+        candidate: Candidate,
+        element_type: str,
+        report: Callable[[str], None] = lambda problem: None,
     ) -> Judged:
-        """Return the verdict of the gauntlet. `report` gets each of its problems, in words, before the launch on it."""
+        """Return the verdict of the gauntlet. `report` gets each of its problems, in words, before
+        the launch on it.
+        """
         problem, verdict = "", None
         check_binary(candidate)
         self._forget_problem()  # the gauntlet has its own operands
@@ -302,16 +372,22 @@ class Session:
         best: Callable[[], float] = lambda: 0.0,
         round_seconds: float = 0.0,
     ) -> None:
-        """Time candidates in the same rounds. `keep` gets each with its columns once they are final: its samples, or why it has none.
+        """Time candidates in the same rounds. `keep` gets each with its columns once they are
+        final: its samples, or why it has none.
 
-        A candidate that cannot be loaded is left out. If the worker then dies, hangs or refuses, each candidate without a final outcome is
-        timed alone, and one that fails alone is to blame; a group of one is alone already. What is kept of a group that failed:
+        A candidate that cannot be loaded is left out. If the worker then dies, hangs or refuses,
+        each candidate without a final outcome is timed alone, and one that fails alone is to blame;
+        a group of one is alone already. What is kept of a group that failed:
 
-        - Unless `together`, all of it. An outcome is final as soon as it is there, beside others or alone.
-        - If `together`, nothing, since candidates are compared by what they took in the same rounds: those that do not fail alone are timed
-          together again. If a second group fails and none of it alone, its candidates share the failure.
+        - Unless `together`, all of it. An outcome is final as soon as it is there, beside others or
+          alone.
+        - If `together`, nothing, since candidates are compared by what they took in the same
+          rounds: those that do not fail alone are timed
+          together again. If a second group fails and none of it alone, its candidates share the
+          failure.
 
-        `candidates` says of each whether it may use the tensor cores, which decides what is too fast to be true. `best` returns that of
+        `candidates` says of each whether it may use the tensor cores, which decides what is too
+        fast to be true. `best` returns that of
         `protocol.Time`, and `round_seconds` extends the usual time limit.
         """
         left, failures = dict(candidates), 0
@@ -321,7 +397,9 @@ class Session:
             keep(candidate, outcome)
 
         def attempt(members: Sequence[Candidate], discard: bool = False) -> Failure | None:
-            """Time members in the same rounds; return why that failed. With `discard`, their outcomes do not count."""
+            """Time members in the same rounds; return why that failed. With `discard`, their
+            outcomes do not count.
+            """
             outcomes: dict[Candidate, dict[str, Any]] = {}
 
             def time() -> None:
@@ -329,7 +407,9 @@ class Session:
                 present = {member: left[member] for member in members if member in left}
                 if not present:  # all were done before the worker was killed
                     return
-                for candidate, outcome in self._time(problem, present, limits, seed, state, best(), round_seconds):
+                for candidate, outcome in self._time(
+                    problem, present, limits, seed, state, best(), round_seconds
+                ):
                     if together:
                         outcomes[candidate] = outcome
                     else:
@@ -372,18 +452,36 @@ class Session:
         best: float,
         round_seconds: float,
     ) -> Iterator[tuple[Candidate, dict[str, Any]]]:
-        """Time candidates in the same rounds. Yields each when it is done. Not retried: some candidates may be done."""
+        """Time candidates in the same rounds. Yields each when it is done. Not retried: some
+        candidates may be done.
+        """
         indices, began = self.load(problem, candidates), now()
         by_index = dict(zip(indices, candidates, strict=True))
-        request, start, used = protocol.Time(indices, state, limits, seed, best), clock.now(), self._used_by_others()
+        request, start, used = (
+            protocol.Time(indices, state, limits, seed, best),
+            clock.now(),
+            self._used_by_others(),
+        )
         for answer in self.worker().ask(request, self.timeout_seconds + round_seconds):
             if isinstance(answer, Sampled):
                 candidate = by_index[answer.index]
                 columns = self._columns(answer, problem, candidates[candidate])
-                if self.kind == "cpu" and columns["status"] == "correct" and (elapsed := clock.now() - start):
+                if (
+                    self.kind == "cpu"
+                    and columns["status"] == "correct"
+                    and (elapsed := clock.now() - start)
+                ):
                     cores = (self._used_by_others() - used) / elapsed
                     columns["other_processes"] = round(cores, 2) if cores >= OTHERS else 0.0
-                yield candidate, columns | ({"time": began, "race": limits.race} if columns["status"] == "correct" else {})
+                yield (
+                    candidate,
+                    columns
+                    | (
+                        {"time": began, "race": limits.race}
+                        if columns["status"] == "correct"
+                        else {}
+                    ),
+                )
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about a job's session that are kept beside its measurements."""
@@ -394,13 +492,17 @@ class Session:
         }
 
     def _used_by_others(self) -> float:
-        """Return the seconds of this process's cores that all but the worker have used, other virtual machines too, since some moment.
+        """Return the seconds of this process's cores that all but the worker have used, other
+        virtual machines too, since some moment.
 
         It is 0 for a GPU, whose device counts other processes itself.
         """
         if self.kind != "cpu":
             return 0.0
-        cores, worker = os.sched_getaffinity(0), psutil.Process(self.worker().process.pid).cpu_times()
+        cores, worker = (
+            os.sched_getaffinity(0),
+            psutil.Process(self.worker().process.pid).cpu_times(),
+        )
         busy = [
             sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
             for core, times in enumerate(psutil.cpu_times(percpu=True))
@@ -420,9 +522,15 @@ class Session:
         verdict = answer.verdict
         if verdict["status"] != "correct":
             return {**verdict, "reason": f"while timed: {verdict['reason']}"}
-        least, median = least_us(self.environment, problem, tensor_cores), median_interval(answer.samples)[0]
+        least, median = (
+            least_us(self.environment, problem, tensor_cores),
+            median_interval(answer.samples)[0],
+        )
         if median < least:
-            why = f"faster than the device: {median:.3g} us, where {least:.3g} us is the least it takes"
+            why = (
+                f"faster than the device: {median:.3g} us, where {least:.3g} us is the least it "
+                "takes"
+            )
             return {"status": "incorrect", "reason": why}
         return {
             **verdict,
@@ -442,16 +550,26 @@ def check_binary(candidate: Candidate) -> None:
     path = Path(candidate.binary)
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != candidate.sha256:
         raise InputError(
-            f"{path}: its sha256 is not the one in resources.csv; expected what was compiled. Remove {path.parent} and run again"
+            f"{path}: its sha256 is not the one in resources.csv; expected what was compiled. "
+            f"Remove {path.parent} and run again"
         )
 
 
 def columns_of(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a device's readings as columns: the median of each, and clock and throttle reasons of every sample."""
-    known = {name: [reading[name] for reading in readings if reading.get(name) is not None] for name in READINGS}
+    """Return a device's readings as columns: the median of each, and clock and throttle reasons of
+    every sample.
+    """
+    known = {
+        name: [reading[name] for reading in readings if reading.get(name) is not None]
+        for name in READINGS
+    }
     throttle = [reading.get("throttle_reasons") for reading in readings]
-    return {name: median_interval(values)[0] if values else None for name, values in known.items()} | {
-        "throttle_reasons": reduce(or_, (bits or 0 for bits in throttle)) if any(bits is not None for bits in throttle) else None,
+    return {
+        name: median_interval(values)[0] if values else None for name, values in known.items()
+    } | {
+        "throttle_reasons": reduce(or_, (bits or 0 for bits in throttle))
+        if any(bits is not None for bits in throttle)
+        else None,
         "samples_sm_clock_mhz": [reading.get("sm_clock_mhz") for reading in readings],
         "samples_throttle_reasons": throttle,
     }

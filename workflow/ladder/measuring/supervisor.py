@@ -1,4 +1,6 @@
-"""The worker process in which kernels run, supervised: a hang is killed, a death gets a reason, and nothing is left behind."""
+"""The worker process in which kernels run, supervised: a hang is killed, a death gets a reason, and
+nothing is left behind.
+"""
 
 import contextlib
 import ctypes
@@ -30,9 +32,13 @@ from ladder.measuring.protocol import Answer, Declined, Done, Opened, Request, U
 START_SECONDS = 120.0
 """Time limit for a child to open its device, or to make the operands of a problem."""
 FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-"""Signals by which a user, a batch system or a machine out of memory ends a process. A kernel's own faults raise others."""
+"""Signals by which a user, a batch system or a machine out of memory ends a process. A kernel's own
+faults raise others.
+"""
 LOOK_SECONDS = 0.5
-"""Time between looks at a child without an answer: what a kernel left behind may hold the pipe open when the child is gone."""
+"""Time between looks at a child without an answer: what a kernel left behind may hold the pipe open
+when the child is gone.
+"""
 ANSWER_SECONDS = 10
 """Time limit for the rest of an answer that has begun."""
 ANSWER_BYTES = 1 << 24
@@ -40,17 +46,25 @@ ANSWER_BYTES = 1 << 24
 LAST_BYTES = 4096
 """Bytes read from the end of a child's output."""
 MARK = "GEMM_LADDER_CHILD"
-"""The variable in a child's environment that identifies the processes that a kernel starts there."""
+"""The variable in a child's environment that identifies the processes that a kernel starts
+there.
+"""
 IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20"}
-"""OpenBLAS's threads then spin for 2^20 cycles after a call instead of 2^26: the next timing waits until they rest."""
-NO_FAULT = "no fault of a kernel's, and recorded of none; what was measured before is kept, run again once it is mended"
+"""OpenBLAS's threads then spin for 2^20 cycles after a call instead of 2^26: the next timing waits
+until they rest.
+"""
+NO_FAULT = (
+    "no fault of a kernel's, and recorded of none; what was measured before is kept, run "
+    "again once it is mended"
+)
 _numbers = itertools.count()
 
 
 def pipe() -> tuple[Connection, Connection]:
     """Return our end and the child's end of a pipe.
 
-    Ours waits at most `ANSWER_SECONDS` for the rest of a message that has begun to come (socket(7), SO_RCVTIMEO).
+    Ours waits at most `ANSWER_SECONDS` for the rest of a message that has begun to come (socket(7),
+    SO_RCVTIMEO).
     """
     parents_end, childs_end = Pipe()
     with socket.socket(fileno=os.dup(parents_end.fileno())) as same:
@@ -59,19 +73,30 @@ def pipe() -> tuple[Connection, Connection]:
 
 
 def oom_kills() -> int:
-    """Return how many processes of the machine the system has killed for want of memory; 0 if it does not count them (proc(5))."""
+    """Return how many processes of the machine the system has killed for want of memory; 0 if it
+    does not count them (proc(5)).
+    """
     counts = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
     return int(counts[1]) if counts else 0
 
 
 class Failure(Exception):
-    """The child ended, was killed at its time limit, or refused a request: `alive` if it can go on, `killed` if from outside.
+    """The child ended, was killed at its time limit, or refused a request: `alive` if it can go on,
+    `killed` if from outside.
 
     `starved` if it was killed when the system ran out of memory.
     """
 
-    def __init__(self, status: Status, reason: str, alive: bool, killed: bool = False, starved: bool = False) -> None:
-        self.status, self.reason, self.alive, self.killed, self.starved = status, plain(reason), alive, killed, starved
+    def __init__(
+        self, status: Status, reason: str, alive: bool, killed: bool = False, starved: bool = False
+    ) -> None:
+        self.status, self.reason, self.alive, self.killed, self.starved = (
+            status,
+            plain(reason),
+            alive,
+            killed,
+            starved,
+        )
         super().__init__(self.reason)
 
     @property
@@ -87,13 +112,16 @@ class Failure(Exception):
 class Child:
     """The worker process. A request yields its answers until it is done.
 
-    The child holds the job's lock too: the device is not free before the last process that uses it is gone. The child is its own session, so
-    that a kernel's signals to its process group reach nobody else. This process adopts the processes that kernels start there, and ends them
-    with the child. Raises `InputError` if the device cannot be opened in a second process either.
+    The child holds the job's lock too: the device is not free before the last process that uses it
+    is gone. The child is its own session, so that a kernel's signals to its process group reach
+    nobody else. This process adopts the processes that kernels start there, and ends them with the
+    child. Raises `InputError` if the device cannot be opened in a second process either.
     """
 
     oom_kills = 0
-    """How many processes of the machine the system had killed for want of memory when this one started."""
+    """How many processes of the machine the system had killed for want of memory when this one
+    started.
+    """
 
     def __init__(self, kind: str, uuid: str, support: Path, lock: int | None) -> None:
         self.busy_us, self.oom_kills = 0.0, oom_kills()
@@ -108,7 +136,9 @@ class Child:
             except Failure as failure:
                 self.close()
                 if last:
-                    raise InputError(f"{uuid}: the device cannot be opened: {failure.reason}; {NO_FAULT}") from None
+                    raise InputError(
+                        f"{uuid}: the device cannot be opened: {failure.reason}; {NO_FAULT}"
+                    ) from None
             except InputError:
                 self.close()
                 raise
@@ -117,7 +147,8 @@ class Child:
         self.connection, childs_end = pipe()
         self.errors = tempfile.TemporaryFile()
         self.mark = f"{os.getpid()}-{next(_numbers)}"
-        ctypes.CDLL(None).prctl(36, 1)  # prctl(2), PR_SET_CHILD_SUBREAPER: orphans below this process become its children
+        # prctl(2), PR_SET_CHILD_SUBREAPER: orphans below this process become its children
+        ctypes.CDLL(None).prctl(36, 1)
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", worker_start.__name__, str(childs_end.fileno()), kind],
@@ -129,13 +160,16 @@ class Child:
                 start_new_session=True,
             )
         except OSError as error:
-            raise InputError(f"{sys.executable}: no process can be started: {error.strerror}; {NO_FAULT}") from None
+            raise InputError(
+                f"{sys.executable}: no process can be started: {error.strerror}; {NO_FAULT}"
+            ) from None
         childs_end.close()
 
     def ask(self, request: Request, timeout: float) -> Iterator[Answer]:
         """Send a request; yield its answers, but not the last.
 
-        Raises `Failure` if no answer comes for `timeout` seconds, the child ends, or it sends something that is no answer. Raises
+        Raises `Failure` if no answer comes for `timeout` seconds, the child ends, or it sends
+        something that is no answer. Raises
         `InputError` if the child answers that the machine keeps it from its work.
         """
         try:
@@ -151,14 +185,17 @@ class Child:
             self.process.wait()
             killed = -self.process.returncode in FROM_OUTSIDE
             starved = self.process.returncode == -signal.SIGKILL and oom_kills() > self.oom_kills
-            raise Failure("launch_error", self._epitaph(), alive=False, killed=killed, starved=starved) from None
+            raise Failure(
+                "launch_error", self._epitaph(), alive=False, killed=killed, starved=starved
+            ) from None
 
     def _answer(self, timeout: float) -> Answer:
         waited, looked = 0.0, clock.now()
         while not clock.wait(self.connection, max(0.0, min(LOOK_SECONDS, timeout - waited))):
             if self.process.poll() is not None and not self.connection.poll():
                 raise EOFError
-            # a look that took longer: this process or the whole machine stood still, and the child perhaps too
+            # a look that took longer: this process or the whole machine stood still, and the child
+            # perhaps too
             waited, looked = waited + min(clock.now() - looked, LOOK_SECONDS), clock.now()
             if waited >= timeout - 1e-9:
                 raise self._kill_because("timeout", f"no answer within {timeout:g} s")
@@ -168,14 +205,20 @@ class Child:
             raise
         except (OSError, ValueError):
             pass
-        raise self._kill_because("launch_error", "something wrote to the pipe of the child process what is no answer")
+        raise self._kill_because(
+            "launch_error", "something wrote to the pipe of the child process what is no answer"
+        )
 
     def _kill_because(self, status: Status, reason: str) -> Failure:
-        """Kill the child, and return why. A child that somebody had stopped by a signal is taken for killed from outside."""
+        """Kill the child, and return why. A child that somebody had stopped by a signal is taken
+        for killed from outside.
+        """
         with contextlib.suppress(psutil.Error):
             if psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED:
                 self.kill()
-                return Failure(status, f"{reason}: it had been stopped by a signal", alive=False, killed=True)
+                return Failure(
+                    status, f"{reason}: it had been stopped by a signal", alive=False, killed=True
+                )
         self.kill()
         return Failure(status, reason, alive=False)
 
@@ -196,7 +239,9 @@ class Child:
         self.process.wait()
 
     def close(self) -> None:
-        """Let the child end by itself, kill it if it does not, and end the processes that kernels left running there."""
+        """Let the child end by itself, kill it if it does not, and end the processes that kernels
+        left running there.
+        """
         with contextlib.suppress(OSError):
             self.connection.send(None)
         try:
@@ -216,5 +261,9 @@ class Child:
                     left.append(process)
         if left:
             pids = ", ".join(str(process.pid) for process in left)
-            print(f"a kernel left processes behind ({pids}); they were killed", file=sys.stderr, flush=True)
+            print(
+                f"a kernel left processes behind ({pids}); they were killed",
+                file=sys.stderr,
+                flush=True,
+            )
             psutil.wait_procs(left, timeout=5)

@@ -1,4 +1,6 @@
-"""A measure job: verifies a kernel's configurations on every problem, times the correct ones, and journals each when it is done."""
+"""A measure job: verifies a kernel's configurations on every problem, times the correct ones, and
+journals each when it is done.
+"""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +30,13 @@ from ladder.storage.samples import write
 GROUP = 8
 """Configurations that are timed in the same rounds."""
 
-VERIFIED = ("tensor_cores", "gauntlet_problems", "gauntlet_changed", "sums_16_bit", "nan_at_alpha_0")
+VERIFIED = (
+    "tensor_cores",
+    "gauntlet_problems",
+    "gauntlet_changed",
+    "sums_16_bit",
+    "nan_at_alpha_0",
+)
 """Columns that the verification fills. `sums_16_bit` is of `REDUCING` alone."""
 
 
@@ -53,27 +61,48 @@ class Sweep:
         self.gauntlet_seconds = 0.0
         """Wall time of this run's gauntlets."""
         # baselines are not configurations of one kernel: they do not race
-        self.limits = Limits(**dict(job.plan["limits"]) | ({} if job.plan["kernel"] else {"race": False}))
+        self.limits = Limits(
+            **dict(job.plan["limits"]) | ({} if job.plan["kernel"] else {"race": False})
+        )
         self.entries = self._entries()
         self.entries_of: dict[Problem, list[_Entry]] = {}
         for entry in self.entries:
             self.entries_of.setdefault(entry.problem, []).append(entry)
         self.ratios: dict[str, tuple[float, float, float]] = {}
-        rate = 1e7 if job.kind == "cuda" else 1e4  # FLOP per microsecond, a guess that is only used for the time left
-        costs = {e.key: 5e4 + 12 * e.problem.flops / rate for e in self.entries if e.key not in journal.records}
-        self.progress = Progress(f"{job.device} {Path(job.plan['kernel'] or 'baselines').name}", costs)
+        # FLOP per microsecond, a guess that is only used for the time left
+        rate = 1e7 if job.kind == "cuda" else 1e4
+        costs = {
+            e.key: 5e4 + 12 * e.problem.flops / rate
+            for e in self.entries
+            if e.key not in journal.records
+        }
+        self.progress = Progress(
+            f"{job.device} {Path(job.plan['kernel'] or 'baselines').name}", costs
+        )
 
     def _entries(self) -> list[_Entry]:
         plan, entries = self.job.plan, []
         everyone = digest(plan["candidates"])  # the losers of the race depend on all candidates
         for problem in (Problem(**given) for given in plan["problems"]):
             for planned in plan["candidates"]:
-                candidate = self.job.candidate(planned["name"], problem.element_type, planned["label"], planned["precision"])
+                candidate = self.job.candidate(
+                    planned["name"], problem.element_type, planned["label"], planned["precision"]
+                )
                 row = self._binary(problem, planned)
                 key = digest(
-                    [row.get("sha256"), row.get("status"), plan["geometry"], planned, everyone, vars(problem), vars(self.limits),
-                     plan["reference"], self.job.described, self.job.code]
-                )  # fmt: skip
+                    [
+                        row.get("sha256"),
+                        row.get("status"),
+                        plan["geometry"],
+                        planned,
+                        everyone,
+                        vars(problem),
+                        vars(self.limits),
+                        plan["reference"],
+                        self.job.described,
+                        self.job.code,
+                    ]
+                )
                 entries.append(_Entry(planned, candidate, problem, key))
         return entries
 
@@ -84,7 +113,9 @@ class Sweep:
         """Measure problem after problem; return when the journal has every entry."""
         try:
             for problem, entries in self.entries_of.items():
-                self._measure_problem(problem, [entry for entry in entries if entry.key not in self.journal.records])
+                self._measure_problem(
+                    problem, [entry for entry in entries if entry.key not in self.journal.records]
+                )
         finally:
             self.session.end()
             self.progress.bar.close()
@@ -94,7 +125,9 @@ class Sweep:
         return sum(entry.key in self.journal.records for entry in self.entries)
 
     def _measure_problem(self, problem: Problem, entries: Sequence[_Entry]) -> None:
-        outcomes = {entry.key: self._refused_before(entry) or self._run_gauntlet(entry) for entry in entries}
+        outcomes = {
+            entry.key: self._refused_before(entry) or self._run_gauntlet(entry) for entry in entries
+        }
         for entry in sorted(entries, key=_is_tf32):  # TF32 last: its operands are others
             if outcomes[entry.key]["status"] == "correct":
                 outcomes[entry.key] |= self._check_integers(entry)
@@ -104,12 +137,29 @@ class Sweep:
                 self._record(entry, outcomes[entry.key])
         for start in range(0, len(correct), GROUP):
             group = correct[start : start + GROUP]
-            self._time(problem, {entry: {name: outcomes[entry.key].get(name) for name in VERIFIED} for entry in group})
+            self._time(
+                problem,
+                {
+                    entry: {name: outcomes[entry.key].get(name) for name in VERIFIED}
+                    for entry in group
+                },
+            )
 
     def _best(self, problem: Problem) -> float:
-        """Return the lower end of the best ratio to the reference measured on a problem; 0 for none."""
+        """Return the lower end of the best ratio to the reference measured on a problem; 0 for
+        none.
+        """
         records = [self.journal.records.get(entry.key) for entry in self.entries_of[problem]]
-        return max([0.0, *(self._ratio(record)[1] for record in records if record and record["status"] == "correct")])
+        return max(
+            [
+                0.0,
+                *(
+                    self._ratio(record)[1]
+                    for record in records
+                    if record and record["status"] == "correct"
+                ),
+            ]
+        )
 
     def _ratio(self, record: Mapping[str, Any]) -> tuple[float, float, float]:
         """Return the record's ratio to the reference with its interval; computed once."""
@@ -118,7 +168,9 @@ class Sweep:
         return self.ratios[record["key"]]
 
     def _refused_before(self, entry: _Entry) -> dict[str, Any] | None:
-        """Return the outcome of a candidate that the plan, the compiler or the device's arithmetic has already ruled out; None for others."""
+        """Return the outcome of a candidate that the plan, the compiler or the device's arithmetic
+        has already ruled out; None for others.
+        """
         if entry.planned["objection"]:
             return {"status": "skipped", "reason": entry.planned["objection"]}
         row = self._binary(entry.problem, entry.planned)
@@ -126,35 +178,66 @@ class Sweep:
             reason = row.get("reason", "no row in resources.csv")
             return {"status": row.get("status", "compile_error"), "reason": reason}
         if _is_tf32(entry) and entry.problem.distribution == "denormal":
-            return {"status": "not_supported", "reason": "tensor cores take TF32 operands that are denormal for 0"}
+            return {
+                "status": "not_supported",
+                "reason": "tensor cores take TF32 operands that are denormal for 0",
+            }
         return None
 
     def _run_gauntlet(self, entry: _Entry) -> dict[str, Any]:
-        """Return the outcome of the gauntlet for a candidate. It runs once per binary and device, whatever the problem."""
-        element_type, sha256 = entry.problem.element_type, self._binary(entry.problem, entry.planned).get("sha256")
-        key = digest(["gauntlet", sha256, self.job.plan["geometry"], entry.planned, element_type,
-                      self.job.described, self.job.code])  # fmt: skip
+        """Return the outcome of the gauntlet for a candidate. It runs once per binary and device,
+        whatever the problem.
+        """
+        element_type, sha256 = (
+            entry.problem.element_type,
+            self._binary(entry.problem, entry.planned).get("sha256"),
+        )
+        key = digest(
+            [
+                "gauntlet",
+                sha256,
+                self.job.plan["geometry"],
+                entry.planned,
+                element_type,
+                self.job.described,
+                self.job.code,
+            ]
+        )
         if key not in self.journal.records:
             self.session.worker()  # the start of a process does not count as the gauntlet's time
             start = clock.now()
             outcome = _outcome(partial(self.session.run_gauntlet, entry.candidate, element_type))
             self.gauntlet_seconds += clock.now() - start
-            self.journal.append({"key": key, "kernel": entry.candidate.name, "configuration": entry.planned["label"], **outcome})
+            self.journal.append(
+                {
+                    "key": key,
+                    "kernel": entry.candidate.name,
+                    "configuration": entry.planned["label"],
+                    **outcome,
+                }
+            )
         record = self.journal.records[key]
         return {name: record.get(name) for name in ("status", "reason", *VERIFIED)}
 
     def _check_integers(self, entry: _Entry) -> dict[str, Any]:
         """Return the outcome of a launch on whole numbers of the problem's size.
 
-        cuBLAS may add parts of K in 16 bits, which frameworks let it do. Then it is not exact here, and is marked for that.
+        cuBLAS may add parts of K in 16 bits, which frameworks let it do. Then it is not exact here,
+        and is marked for that.
         """
         outcome = _outcome(partial(self.session.check_integers, entry.candidate, entry.problem))
-        if entry.candidate.name in REDUCING and entry.problem.element_type in OF_CUDA and INEXACT in outcome["reason"]:
+        if (
+            entry.candidate.name in REDUCING
+            and entry.problem.element_type in OF_CUDA
+            and INEXACT in outcome["reason"]
+        ):
             return {"status": "correct", "reason": "", "sums_16_bit": True}
         return {name: outcome[name] for name in ("status", "reason")}
 
     def _time(self, problem: Problem, group: Mapping[_Entry, Mapping[str, Any]]) -> None:
-        """Time candidates in the same rounds, and record each as soon as it is done. The values are what the gauntlet found, `VERIFIED`."""
+        """Time candidates in the same rounds, and record each as soon as it is done. The values are
+        what the gauntlet found, `VERIFIED`.
+        """
         entries = {entry.candidate: entry for entry in group}
 
         def keep(candidate: Candidate, outcome: Mapping[str, Any]) -> None:
@@ -163,22 +246,46 @@ class Sweep:
 
         # a baseline may use tensor cores; a kernel may if its binary has their instructions
         flags = {
-            candidate: bool(group[entry]["tensor_cores"]) or not self.job.plan["kernel"] for candidate, entry in entries.items()
+            candidate: bool(group[entry]["tensor_cores"]) or not self.job.plan["kernel"]
+            for candidate, entry in entries.items()
         }
         seed = int(digest([entry.key for entry in group]), 16) % 2**32
-        self.session.time_group(problem, flags, self.limits, seed, keep, together=False, best=partial(self._best, problem))
+        self.session.time_group(
+            problem,
+            flags,
+            self.limits,
+            seed,
+            keep,
+            together=False,
+            best=partial(self._best, problem),
+        )
 
     def _record(self, entry: _Entry, outcome: Mapping[str, Any]) -> None:
         if entry.key in self.journal.records:
             return
-        if entry.candidate.path is None and outcome["status"] == "incorrect":  # the vendor's library, or what was loaded into it
-            outcome = {**outcome, "reason": "; ".join([outcome["reason"], *remarks(self.job.environment["attributes"])])}
+        # the vendor's library, or what was loaded into it
+        if entry.candidate.path is None and outcome["status"] == "incorrect":
+            outcome = {
+                **outcome,
+                "reason": "; ".join(
+                    [outcome["reason"], *remarks(self.job.environment["attributes"])]
+                ),
+            }
         row = self.job.row(self.uuid, entry.candidate, entry.problem, "warm", outcome)
-        self.journal.append({"key": entry.key, "project": self.project, "binary_sha256": entry.candidate.sha256 or None} | row)
+        self.journal.append(
+            {
+                "key": entry.key,
+                "project": self.project,
+                "binary_sha256": entry.candidate.sha256 or None,
+            }
+            | row
+        )
         if outcome.get("other_processes") and not self.warned:
             self.warned = True
             print(
-                f"{self.job.device}: another process computes on {self.uuid}; what is timed meanwhile is marked", file=sys.stderr
+                f"{self.job.device}: another process computes on {self.uuid}; what is timed "
+                "meanwhile is marked",
+                file=sys.stderr,
             )
         self.progress.done(entry.key, f"{entry.problem.label} {entry.planned['label']}")
 
@@ -195,7 +302,9 @@ def _outcome(judge: Callable[[], Judged]) -> dict[str, Any]:
 
 
 def run(job: Job, journal_path: Path, output: Path, uuids: Sequence[str]) -> dict[str, Any]:
-    """Measure what the journal lacks on one of the devices and write the Parquet file; return the session in its metadata."""
+    """Measure what the journal lacks on one of the devices and write the Parquet file; return the
+    session in its metadata.
+    """
     start = clock.now()
     journal = Journal(journal_path)
     try:

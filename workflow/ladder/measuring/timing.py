@@ -1,4 +1,6 @@
-"""Timed rounds: launches and their reference, interleaved in a seeded random order, until each median is known well enough."""
+"""Timed rounds: launches and their reference, interleaved in a seeded random order, until each
+median is known well enough.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,21 +25,33 @@ SETTLED = 0.02
 RACE_SAMPLES = 5
 """The fewest samples of a configuration that loses the race."""
 RACE_MARGIN = 0.05
-"""A configuration loses if even the upper end of its ratio is below the lower end of the best one's by this share."""
+"""A configuration loses if even the upper end of its ratio is below the lower end of the best one's
+by this share.
+"""
 MOST_DISCARDED = 3
-"""The most rounds, or sustained samples, that do not count because the process was stopped meanwhile: a kernel could stop it at will."""
+"""The most rounds, or sustained samples, that do not count because the process was stopped
+meanwhile: a kernel could stop it at will.
+"""
 COMPANY = 0.05
-"""The most that other threads of the process may compute while the reference is timed, as a share of its CPU time. By rights it is 0; the
-system's account of a thread that runs may be late by a few milliseconds."""
+"""The most that other threads of the process may compute while the reference is timed, as a share
+of its CPU time. By rights it is 0; the system's account of a thread that runs may be late by a few
+milliseconds.
+"""
 ALIKE = 0.1
-"""Launches whose times differ from the reference's by at most this share are repeated as often: the first launch of a sample is slower."""
+"""Launches whose times differ from the reference's by at most this share are repeated as often: the
+first launch of a sample is slower.
+"""
 DRIFT_EVERY = 1.1
-"""The growth of the samples from one look for a drift to the next: large enough to be cheap, and to find few drifts that are none."""
+"""The growth of the samples from one look for a drift to the next: large enough to be cheap, and to
+find few drifts that are none.
+"""
 
 
 @dataclass
 class Series:
-    """The samples of one candidate. Times are those of one launch, in microseconds; element i of every list is from round i."""
+    """The samples of one candidate. Times are those of one launch, in microseconds; element i of
+    every list is from round i.
+    """
 
     repeats: int
     """Launches per sample. The sample's time is divided by this."""
@@ -46,7 +60,9 @@ class Series:
     readings: list[Mapping[str, Any]] = field(default_factory=list)
     """What `Device.monitor` returned while the round ran."""
     stop: str = ""
-    """Why sampling ended: `target`, `race`, `drift`, `max_samples`, `max_seconds`, or `fault`; sustained, `settled` or `max_seconds`."""
+    """Why sampling ended: `target`, `race`, `drift`, `max_samples`, `max_seconds`, or `fault`;
+    sustained, `settled` or `max_seconds`.
+    """
     fault: str = ""
     """What the audit of a timed launch found; "" for nothing."""
     errors: Errors | None = None
@@ -54,14 +70,18 @@ class Series:
 
 
 class StoppingRule:
-    """Decides when a launch has enough samples. It is fed with times in microseconds, and knows no device."""
+    """Decides when a launch has enough samples. It is fed with times in microseconds, and knows no
+    device.
+    """
 
     def __init__(self, limits: Limits, repeats: int) -> None:
         self.limits, self.repeats = limits, repeats
         self.samples: list[float] = []
         self.reference: list[float] = []
         self.ratio = 0.0, 0.0, 0.0
-        """The ratio to the reference and the ends of its interval, once there are samples for a race."""
+        """The ratio to the reference and the ends of its interval, once there are samples for a
+        race.
+        """
 
     def add(self, us: float, reference_us: float) -> None:
         """Count the times of a launch, and of the reference, in one round."""
@@ -71,15 +91,24 @@ class StoppingRule:
             self.ratio = paired_ratio(self.reference, self.samples)
 
     def reason(self, best: float) -> str:
-        """Return why the samples suffice, as in `Series.stop`; "" if they do not. `best` is the lower end of the best ratio so far."""
+        """Return why the samples suffice, as in `Series.stop`; "" if they do not. `best` is the
+        lower end of the best ratio so far.
+        """
         limits, n, (median, low, high) = self.limits, len(self.samples), self.ratio
         if limits.race and n >= RACE_SAMPLES and high * (1 + RACE_MARGIN) < best:
             return "race"
         if n < limits.min_samples:
             return ""
-        if max(relative_half_width(self.samples), (high - median) / median, (median - low) / median) <= limits.target:
+        if (
+            max(
+                relative_half_width(self.samples), (high - median) / median, (median - low) / median
+            )
+            <= limits.target
+        ):
             return "target"
-        if _due(n, 2 * limits.min_samples) and (_drifts(self.samples) or _drifts(np.array(self.reference) / self.samples)):
+        if _due(n, 2 * limits.min_samples) and (
+            _drifts(self.samples) or _drifts(np.array(self.reference) / self.samples)
+        ):
             return "drift"
         if n >= limits.max_samples:
             return "max_samples"
@@ -108,16 +137,19 @@ class _Member:
 
 
 class Rounds:
-    """Measures several launches side by side. Call `next` for one round after the other, until all are `done`.
+    """Measures several launches side by side. Call `next` for one round after the other, until all
+    are `done`.
 
-    A round draws new operands, then times the reference and every launch that is not done once, in random order, and audits each. In one
-    round, chosen at random, every element is compared; samples of several launches end after a random one there, and give no times. Launches
-    shorter than `limits.sample_us` are repeated within a sample; in state `cold` only if the device rotates copies of the operands for that.
-    Each cold sample begins after a flush of the caches. With `limits.race` a launch leaves early if it is clearly slower than the best of
-    these, or than one whose ratio to the reference is at least `best`.
+    A round draws new operands, then times the reference and every launch that is not done once, in
+    random order, and audits each. In one round, chosen at random, every element is compared;
+    samples of several launches end after a random one there, and give no times. Launches shorter
+    than `limits.sample_us` are repeated within a sample; in state `cold` only if the device rotates
+    copies of the operands for that. Each cold sample begins after a flush of the caches. With
+    `limits.race` a launch leaves early if it is clearly slower than the best of these, or than one
+    whose ratio to the reference is at least `best`.
 
-    Raises `Refused` if the reference becomes wrong, or if threads that a call has left behind compute while it is timed: also if they sleep
-    whenever the device looks for them.
+    Raises `Refused` if the reference becomes wrong, or if threads that a call has left behind
+    compute while it is timed: also if they sleep whenever the device looks for them.
     """
 
     def __init__(
@@ -157,7 +189,9 @@ class Rounds:
         return not self.active
 
     def next(self) -> dict[int, Series]:
-        """Time a round, of the warm-up at first; return the launches that are done since, by their keys, with their samples."""
+        """Time a round, of the warm-up at first; return the launches that are done since, by their
+        keys, with their samples.
+        """
         if self.warming:
             self._warm_up()
             return {}
@@ -167,11 +201,15 @@ class Rounds:
         seed = self.device.given.seed if compare else self._seed()
         stops = clock.stops()
         samples = [member.short or member.sample if compare else member.sample for member in order]
-        times = dict(zip(order, self.device.time_round(samples, self.cold, seed, compare), strict=True))
+        times = dict(
+            zip(order, self.device.time_round(samples, self.cold, seed, compare), strict=True)
+        )
         if self._was_stopped(stops):
             return {}
         # a launch that overwrites an operand spoils it for those after it in the round
-        spoilt = next((place for place, member in enumerate(order) if times[member].audit.changed), len(order))
+        spoilt = next(
+            (place for place, member in enumerate(order) if times[member].audit.changed), len(order)
+        )
         faults = {member: self._fault(member, times[member]) for member in order[: spoilt + 1]}
         if faults.get(self.reference):
             raise _wrong_reference(faults[self.reference])
@@ -179,7 +217,10 @@ class Rounds:
         counted = whole and not (compare and any(member.short for member in self.everyone))
         for member in self.active.values():
             if faults.get(member):
-                member.series.fault, member.series.stop = f"sample {self.turn + 1}: {faults[member]}", "fault"
+                member.series.fault, member.series.stop = (
+                    f"sample {self.turn + 1}: {faults[member]}",
+                    "fault",
+                )
             elif whole:
                 member.series.errors = times[member].errors or member.series.errors
             if counted and not member.series.stop:
@@ -197,25 +238,34 @@ class Rounds:
         return self._finished()
 
     def _begin(self) -> None:
-        """Choose what the warm-up repeats: a launch as long as the warm-up has warmed up everything by now."""
-        self.warming = [member for member in self.everyone if member.us < self.device.warm_seconds * 1e6]
+        """Choose what the warm-up repeats: a launch as long as the warm-up has warmed up everything
+        by now.
+        """
+        self.warming = [
+            member for member in self.everyone if member.us < self.device.warm_seconds * 1e6
+        ]
         single = max(member.sample.times for member in self.everyone) == 1
         self.warm_us = sum(member.us for member in self.warming) if single else math.inf
         if not self.warming:
             self._begin_samples()
 
     def _begin_samples(self) -> None:
-        # one round is compared whole. It ends after any launch of a sample: one that leaves its work to the last does not know which that is
+        # one round is compared whole. It ends after any launch of a sample: one that leaves its
+        # work to the last does not know which that is
         for member in self.everyone:
             if member.sample.times > 1:
-                member.short = self.device.sample(member.launch, int(self.random.integers(1, member.sample.times)), self.cold)
+                member.short = self.device.sample(
+                    member.launch, int(self.random.integers(1, member.sample.times)), self.cold
+                )
         self.compared = int(self.random.integers(fewest(self.limits)))
 
     def _warm_up(self) -> None:
         """Time a round that does not count, until two agree."""
         us = sum(timed.us for timed in self._round(self.warming))
         elapsed, least = clock.now() - self.start, self.device.warm_seconds
-        if elapsed > WARM_MOST * least or (elapsed > least and abs(us - self.warm_us) < SETTLED * us):
+        if elapsed > WARM_MOST * least or (
+            elapsed > least and abs(us - self.warm_us) < SETTLED * us
+        ):
             self.warming = []
             self._begin_samples()
         self.warm_us = us
@@ -233,7 +283,9 @@ class Rounds:
             member.sample = self.device.sample(member.launch, times, self.cold)
 
     def _round(self, members: Sequence[_Member]) -> list[Timed]:
-        return self.device.time_round([member.sample for member in members], self.cold, self._seed())
+        return self.device.time_round(
+            [member.sample for member in members], self.cold, self._seed()
+        )
 
     def _time_roughly(self, members: Sequence[_Member]) -> None:
         for member, timed in zip(members, self._round(members) if members else (), strict=True):
@@ -242,11 +294,16 @@ class Rounds:
     def _repeats(self, sample_us: float) -> dict[_Member, int]:
         """Return how often to repeat each launch in a sample."""
         reference = self.reference.us
-        alike = {member: reference if abs(member.us - reference) <= ALIKE * reference else member.us for member in self.everyone}
+        alike = {
+            member: reference if abs(member.us - reference) <= ALIKE * reference else member.us
+            for member in self.everyone
+        }
         return {member: max(1, math.ceil(sample_us / max(us, 0.5))) for member, us in alike.items()}
 
     def _was_stopped(self, stops: int) -> bool:
-        """Return whether the process was stopped since there were so many `stops`, if that is still a reason to discard what was timed."""
+        """Return whether the process was stopped since there were so many `stops`, if that is still
+        a reason to discard what was timed.
+        """
         stopped = clock.stops() > stops and self.discarded < MOST_DISCARDED
         self.discarded += stopped
         return stopped
@@ -255,11 +312,19 @@ class Rounds:
         return fault(timed.audit, self.device.given, member.launch.tf32)
 
     def _check_company(self, reference: Timed) -> None:
-        """Raise `Refused` if other threads of the process have computed beside the reference in all rounds so far."""
-        process, thread = self.cpu_ns = self.cpu_ns[0] + reference.cpu_ns[0], self.cpu_ns[1] + reference.cpu_ns[1]
+        """Raise `Refused` if other threads of the process have computed beside the reference in all
+        rounds so far.
+        """
+        process, thread = self.cpu_ns = (
+            self.cpu_ns[0] + reference.cpu_ns[0],
+            self.cpu_ns[1] + reference.cpu_ns[1],
+        )
         if self.turn >= fewest(self.limits) and process > (1 + COMPANY) * thread:
             share = f"{process / max(thread, 1) - 1:.0%} of its own CPU time"
-            why = f"threads that a call has left behind computed beside the reference, for {share}; expected none to compute then"
+            why = (
+                "threads that a call has left behind computed beside the reference, for "
+                f"{share}; expected none to compute then"
+            )
             raise Refused("launch_error", why, fatal=True)
 
     def _finished(self) -> dict[int, Series]:
@@ -271,9 +336,11 @@ class Rounds:
 
 
 class Sustained(Rounds):
-    """Measures several launches back to back, in state `sustained`: each "round" is one launch, in random order.
+    """Measures several launches back to back, in state `sustained`: each "round" is one launch, in
+    random order.
 
-    A sample is repeated until clock and power have settled, and only what follows counts: its mean time, its clock and its power.
+    A sample is repeated until clock and power have settled, and only what follows counts: its mean
+    time, its clock and its power.
     """
 
     def _begin(self) -> None:
@@ -287,7 +354,9 @@ class Sustained(Rounds):
         return not self.todo
 
     def next(self) -> dict[int, Series]:
-        """Measure one launch back to back. All but those with a fault are done after the last, since they need the reference's time."""
+        """Measure one launch back to back. All but those with a fault are done after the last,
+        since they need the reference's time.
+        """
         member = self.todo.pop(0)
         repeats, series = member.sample.times, member.series
         while True:
@@ -295,7 +364,11 @@ class Sustained(Rounds):
             timed = self.device.sustain(member.sample, member.us * repeats, self._seed())
             if not self._was_stopped(stops):
                 break
-        power = {"power_w": timed.power_w, "energy_j": timed.power_w * timed.us / repeats / 1e6} if timed.power_w else {}
+        power = (
+            {"power_w": timed.power_w, "energy_j": timed.power_w * timed.us / repeats / 1e6}
+            if timed.power_w
+            else {}
+        )
         why = self._fault(member, timed)
         if why and member is self.reference:
             raise _wrong_reference(why)
@@ -319,13 +392,23 @@ def _wrong_reference(why: str) -> Refused:
 
 
 def _reading(device: Device, timed: Timed) -> dict[str, Any]:
-    """Return what the device says of itself during a sample. A clock that it counted replaces one that was read."""
-    return {**device.reading, **({"sm_clock_mhz": timed.sm_clock_mhz} if timed.sm_clock_mhz else {})}
+    """Return what the device says of itself during a sample. A clock that it counted replaces one
+    that was read.
+    """
+    return {
+        **device.reading,
+        **({"sm_clock_mhz": timed.sm_clock_mhz} if timed.sm_clock_mhz else {}),
+    }
 
 
 def _due(n: int, first: int) -> bool:
-    """Return whether to look for a drift after n samples: at `first`, and each time they have grown by `DRIFT_EVERY`."""
-    return n == first or (n > first and int(math.log(n / first, DRIFT_EVERY)) > int(math.log((n - 1) / first, DRIFT_EVERY)))
+    """Return whether to look for a drift after n samples: at `first`, and each time they have grown
+    by `DRIFT_EVERY`.
+    """
+    return n == first or (
+        n > first
+        and int(math.log(n / first, DRIFT_EVERY)) > int(math.log((n - 1) / first, DRIFT_EVERY))
+    )
 
 
 def _drifts(values: ArrayLike) -> bool:

@@ -1,4 +1,6 @@
-"""One try of a kernel: each configuration runs the gauntlet and whole numbers and is timed; incorrect results are diagnosed."""
+"""One try of a kernel: each configuration runs the gauntlet and whole numbers and is timed;
+incorrect results are diagnosed.
+"""
 
 import re
 import time
@@ -20,11 +22,16 @@ from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import device_names
 from ladder.model.problem import Problem
 
-LIMITS = Limits(race=False, target=0.01, min_samples=6, max_samples=20, max_seconds=0.3, timeout_seconds=20)
+LIMITS = Limits(
+    race=False, target=0.01, min_samples=6, max_samples=20, max_seconds=0.3, timeout_seconds=20
+)
 """Six samples are the fewest whose range is a 95 % interval of the median."""
 GROUP = 6
 """Configurations that are timed in the same rounds, beside the best rung and the last try."""
-INDICES = "row-major, with leading dimensions, element (i, j) of A is A[i * lda + j], of B B[i * ldb + j], of C C[i * ldc + j]"
+INDICES = (
+    "row-major, with leading dimensions, element (i, j) of A is A[i * lda + j], of B B[i * "
+    "ldb + j], of C C[i * ldc + j]"
+)
 """What the reason for an access outside of the operands ends with."""
 ONCE = "a race, or memory that nobody set: wrong once, and right when launched again"
 NOT_ASKED = Judged("correct", "")
@@ -32,7 +39,9 @@ NOT_ASKED = Judged("correct", "")
 
 @dataclass(eq=False)
 class Entry:
-    """A compiled configuration of the tried kernel, of the best rung, or of the last try, and its outcome."""
+    """A compiled configuration of the tried kernel, of the best rung, or of the last try, and its
+    outcome.
+    """
 
     kernel: Kernel
     configuration: Configuration
@@ -58,11 +67,18 @@ class Entry:
         """The candidate that the worker launches."""
         sha256 = self.resource["sha256"]
         path, label = str(self.kernel.path), self.configuration.label
-        return Candidate(self.kernel.name, label, path, str(self.binary), sha256, self.kernel.precision)
+        return Candidate(
+            self.kernel.name, label, path, str(self.binary), sha256, self.kernel.precision
+        )
 
     def ratio(self, other: "Entry | None" = None) -> tuple[float, float, float]:
-        """Return the speedup over the reference, or over another entry of the same rounds, with the ends of its within-run interval."""
-        times, others = self.samples["samples_us"], other.samples["samples_us"] if other else self.samples["reference_us"]
+        """Return the speedup over the reference, or over another entry of the same rounds, with the
+        ends of its within-run interval.
+        """
+        times, others = (
+            self.samples["samples_us"],
+            other.samples["samples_us"] if other else self.samples["reference_us"],
+        )
         rounds = min(len(times), len(others))
         return paired_ratio(others[:rounds], times[:rounds])
 
@@ -73,25 +89,38 @@ def label_of(kernel: str, configuration: str) -> str:
 
 
 def draw_seed() -> int:
-    """Return the seed of a try's order of launches and operands: another one each time, so that no launch always has the better place."""
+    """Return the seed of a try's order of launches and operands: another one each time, so that no
+    launch always has the better place.
+    """
     return time.time_ns() % 2**32
 
 
 class Trial:
     """A try of configurations on a problem, beside others that are known to be correct."""
 
-    def __init__(self, session: Session, problem: Problem, beside: Sequence[Entry], report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        problem: Problem,
+        beside: Sequence[Entry],
+        report: Callable[[str], None],
+    ) -> None:
         self.session, self.problem, self.beside = session, problem, beside
         self.report = report
         """Called with the current step."""
         self.others = 0.0
-        """While timed: the cores that other processes used, or how many of them computed on the GPU."""
+        """While timed: the cores that other processes used, or how many of them computed on the
+        GPU.
+        """
 
     def run(self, entries: Sequence[Entry]) -> None:
-        """Set the outcome of the entries: the gauntlet, whole numbers of the problem's size, then timed rounds."""
+        """Set the outcome of the entries: the gauntlet, whole numbers of the problem's size, then
+        timed rounds.
+        """
         for number, entry in enumerate(entries, 1):
             if any(other.status == "timeout" for other in entries[: number - 1]):
-                entry.status, entry.reason = "skipped", "another did not end"  # each could take the whole time limit
+                # each could take the whole time limit
+                entry.status, entry.reason = ("skipped", "another did not end")
             else:
                 self._judge(entry, f"checking {number} of {len(entries)}")
         correct = [entry for entry in entries if entry.status == "correct"]
@@ -104,9 +133,13 @@ class Trial:
                 entry.reason += f"\n  it looks like this: {guess}" if diagnosis and guess else ""
 
     def _judge(self, entry: Entry, doing: str) -> None:
-        """Run the gauntlet, then launch on whole numbers of the problem's size. Diagnose an incorrect result."""
+        """Run the gauntlet, then launch on whole numbers of the problem's size. Diagnose an
+        incorrect result.
+        """
         tf32 = entry.kernel.precision == "tf32"
-        asked = gauntlet.problems_for(entry.kernel, entry.configuration, device_names(self.session.environment))
+        asked = gauntlet.problems_for(
+            entry.kernel, entry.configuration, device_names(self.session.environment)
+        )
         small = {gauntlet.describe(problem): problem for problem in asked}
         at = self.problem
 
@@ -116,7 +149,9 @@ class Trial:
             self.report(f"{doing}, {problem}")
 
         try:
-            entry.gauntlet = verdict = self.session.run_gauntlet(entry.candidate, self.problem.element_type, report)
+            entry.gauntlet = verdict = self.session.run_gauntlet(
+                entry.candidate, self.problem.element_type, report
+            )
             if verdict.status == "correct":
                 at = exactly(self.problem, tf32)
                 self.report(f"{doing}, {gauntlet.describe(at)}")
@@ -129,8 +164,13 @@ class Trial:
             if re.search("misaligned.address", failure.reason, re.IGNORECASE):
                 few = 16 // ELEMENT_TYPES[self.problem.element_type].size
                 rows = ", ".join(f"{name} % {few} == 0" for name in ("lda", "ldb", "ldc"))
-                entry.reason += f"\n  load fewer elements at a time, or add to the header `needs: [alignment >= 16, {rows}]`"
-            elif re.search("killed by signal 11|illegal (memory access|address)", failure.reason, re.IGNORECASE):
+                entry.reason += (
+                    "\n  load fewer elements at a time, or add to the header `needs: "
+                    f"[alignment >= 16, {rows}]`"
+                )
+            elif re.search(
+                "killed by signal 11|illegal (memory access|address)", failure.reason, re.IGNORECASE
+            ):
                 entry.reason += f"\n  {INDICES}"
             return
         entry.status, entry.reason = verdict.status, verdict.reason
@@ -140,14 +180,23 @@ class Trial:
             diagnosis, guess, needs = self._diagnose(entry, [at, *later[turn + 1 :]], later[:turn])
             if diagnosis:
                 entry.reason = f"on {gauntlet.describe(at)}: {diagnosis}"
-            entry.reason += f"\n  it looks like this: {guess}" if guess else f"\n  {verdict.reason}" if diagnosis else ""
+            entry.reason += (
+                f"\n  it looks like this: {guess}"
+                if guess
+                else f"\n  {verdict.reason}"
+                if diagnosis
+                else ""
+            )
             if needs:
-                entry.reason += f"\n  only other sizes are wrong: check bounds, or add to the header `{needs}`"
+                entry.reason += (
+                    f"\n  only other sizes are wrong: check bounds, or add to the header `{needs}`"
+                )
 
     def _diagnose(
         self, entry: Entry, problems: Sequence[Problem], before: Sequence[Problem]
     ) -> tuple[Diagnosis | None, str, str]:
-        """Return what is found on the first of several problems, the likeliest mistakes, and `needs`.
+        """Return what is found on the first of several problems, the likeliest mistakes, and
+        `needs`.
 
         The `needs` allow the problems that are correct, as those `before` are, and no other.
         """
@@ -189,5 +238,8 @@ class Trial:
 
         self.report(f"timing {len(entries)} beside {self.session.reference}")
         # those beside were verified when they were measured
-        flags = {candidate: entry.gauntlet.tensor_cores or entry in others for candidate, entry in entries.items()}
+        flags = {
+            candidate: entry.gauntlet.tensor_cores or entry in others
+            for candidate, entry in entries.items()
+        }
         self.session.time_group(self.problem, flags, LIMITS, draw_seed(), keep, together=True)

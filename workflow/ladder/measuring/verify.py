@@ -1,4 +1,6 @@
-"""Whether a result is correct: its errors against float64, the audits of timed launches, and the bounds that they must keep."""
+"""Whether a result is correct: its errors against float64, the audits of timed launches, and the
+bounds that they must keep.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,15 +17,21 @@ FROBENIUS_FACTOR = 2.0
 INEXACT = "is not exact on whole numbers"
 """What the reason for a result says that has not all bits of a sum of whole numbers."""
 ONE_SIDED = ("hilbert",)
-"""Distributions whose rounding errors have one direction: each product is smaller than the sum so far, which keeps less and less of it."""
+"""Distributions whose rounding errors have one direction: each product is smaller than the sum so
+far, which keeps less and less of it.
+"""
 AUDIT_FACTOR = 4.0
-"""Rounding errors of a sum of K products have a standard deviation of about 0.3 sqrt(K) u in units of the audit's scale. Among all rows
-and samples of a campaign, none is then expected beyond a quarter of this."""
+"""Rounding errors of a sum of K products have a standard deviation of about 0.3 sqrt(K) u in units
+of the audit's scale. Among all rows and samples of a campaign, none is then expected beyond a
+quarter of this.
+"""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a verification. Errors are None if they were not computed, or cannot be because of a NaN."""
+    """The outcome of a verification. Errors are None if they were not computed, or cannot be
+    because of a NaN.
+    """
 
     status: Status
     reason: str = ""
@@ -33,14 +41,16 @@ class Verdict:
     """Largest `|C - R| / (|alpha| |A| |B| + |beta| |C|)` of an element."""
     component_bound: float | None = None
     nan_at_alpha_0: bool = False
-    """Whether C has NaN or infinities from A and B although alpha is 0, which is no error: see `is_open`."""
+    """Whether C has NaN or infinities from A and B although alpha is 0, which is no error: see
+    `is_open`.
+    """
 
 
 def is_open(problem: Problem) -> bool:
     """Return whether C may have NaN and infinities from A and B although alpha is 0.
 
-    The reference BLAS does not read A and B then; its documents do not demand that of others. cuBLAS in float16 (13.1, on an H100) and
-    OpenBLAS 0.3.31 on small matrices give NaN.
+    The reference BLAS does not read A and B then; its documents do not demand that of others.
+    cuBLAS in float16 (13.1, on an H100) and OpenBLAS 0.3.31 on small matrices give NaN.
     """
     return problem.alpha == 0 and problem.distribution == "nonfinite"
 
@@ -53,29 +63,40 @@ def _growth(problem: Problem) -> float:
 def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
     """Return the verdict on a result of which every element was compared.
 
-    Of whole numbers, all orders of summation give the same bits, and an element whose row of A and column of B are whole must have them. Of
-    the others both the largest error and the Frobenius norm must keep their bounds. The worst case of a sum of K products grows with K*u.
-    But rounding errors are almost independent, so the error stays below a small multiple of sqrt(K)*u with probability close to one (Higham
-    and Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019). Rounding the operands adds an error
-    that does not grow: at most 2 u_tf32 |A||B|, and in the norm as much of what sums without cancellation have (S/sqrt(K)). The result's own
-    rounding is relative to the result. Whatever its errors, a result fails with a NaN or an infinity that float64 does not have, a missing
-    one, an unwritten element, or a write outside C.
+    Of whole numbers, all orders of summation give the same bits, and an element whose row of A and
+    column of B are whole must have them. Of the others both the largest error and the Frobenius
+    norm must keep their bounds. The worst case of a sum of K products grows with K*u. But rounding
+    errors are almost independent, so the error stays below a small multiple of sqrt(K)*u with
+    probability close to one (Higham and Mary, A New Approach to Probabilistic Rounding Error
+    Analysis, SIAM J. Sci. Comput. 41(5), 2019). Rounding the operands adds an error that does not
+    grow: at most 2 u_tf32 |A||B|, and in the norm as much of what sums without cancellation have
+    (S/sqrt(K)). The result's own rounding is relative to the result. Whatever its errors, a result
+    fails with a NaN or an infinity that float64 does not have, a missing one, an unwritten element,
+    or a write outside C.
     """
     element = ELEMENT_TYPES[problem.element_type]
     growth = _growth(problem)
     nan_at_alpha_0 = is_open(problem) and errors.wild > 0
-    if nan_at_alpha_0:  # the others must keep their bounds, that of the norm at least: the largest error is infinite
+    # the others must keep their bounds, that of the norm at least: the largest error is infinite
+    if nan_at_alpha_0:
         errors = replace(errors, wild=0, worst=0.0)
     operands = 2 * TF32_ROUNDOFF if tf32 else 0.0
-    bound = COMPONENT_FACTOR * growth * element.unit_roundoff + operands + 2 * element.output_roundoff
+    bound = (
+        COMPONENT_FACTOR * growth * element.unit_roundoff + operands + 2 * element.output_roundoff
+    )
     result = math.sqrt(errors.ref2)
     size = max(result, math.sqrt(errors.scale2) / growth)
-    limit = (FROBENIUS_FACTOR * growth * element.unit_roundoff + operands) * size + 2 * element.output_roundoff * result
+    limit = (
+        FROBENIUS_FACTOR * growth * element.unit_roundoff + operands
+    ) * size + 2 * element.output_roundoff * result
     off = math.sqrt(errors.diff2)
     place = f"C[{errors.where // problem.n}][{errors.where % problem.n}]"
     reason = ""
     if errors.wild:
-        reason = f"{errors.wild} of {problem.m * problem.n} elements, {place} for one, are NaN or infinite, or are not where they should be"
+        reason = (
+            f"{errors.wild} of {problem.m * problem.n} elements, {place} for one, are NaN or "
+            "infinite, or are not where they should be"
+        )
     elif errors.stray:
         reason = f"{errors.stray} elements outside C were overwritten"
     elif exact_elements(problem) and math.isinf(errors.worst):
@@ -87,25 +108,39 @@ def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
     if errors.wild or math.isinf(errors.worst):
         return Verdict("incorrect", reason, component_bound=bound)
     frobenius = off / result if result > 0 else (0.0 if off == 0 else math.inf)
-    return Verdict("incorrect" if reason else "correct", reason, frobenius, errors.worst, bound, nan_at_alpha_0)
+    return Verdict(
+        "incorrect" if reason else "correct", reason, frobenius, errors.worst, bound, nan_at_alpha_0
+    )
 
 
 def fault(audit: Audit, problem: Problem, tf32: bool = False) -> str:
     """Return what an audit of a timed launch found, or "".
 
-    A row of C times a vector of random signs differs from the expected value by the errors of the row's elements. These are almost
-    independent (except for `ONE_SIDED`), so their squares add up: the difference is at most `AUDIT_FACTOR` standard deviations of the row. On
-    whole numbers, only the audit's own float64 sums are rounded, and an output that is narrower than the sums.
+    A row of C times a vector of random signs differs from the expected value by the errors of the
+    row's elements. These are almost independent (except for `ONE_SIDED`), so their squares add up:
+    the difference is at most `AUDIT_FACTOR` standard deviations of the row. On whole numbers, only
+    the audit's own float64 sums are rounded, and an output that is narrower than the sums.
     """
     element = ELEMENT_TYPES[problem.element_type]
-    unit, operands, output = element.unit_roundoff, TF32_ROUNDOFF if tf32 else 0.0, element.output_roundoff
+    unit, operands, output = (
+        element.unit_roundoff,
+        TF32_ROUNDOFF if tf32 else 0.0,
+        element.output_roundoff,
+    )
     if whole(problem):
-        unit, operands, output = ELEMENT_TYPES["float64"].unit_roundoff, 0.0, output if output > unit else 0.0
+        unit, operands, output = (
+            ELEMENT_TYPES["float64"].unit_roundoff,
+            0.0,
+            output if output > unit else 0.0,
+        )
     roundoff = _growth(problem) * unit + operands + output
     if audit.changed:
         return f"{audit.changed} elements of A and B were overwritten"
     if audit.stray:
         return f"{audit.stray} elements outside C were overwritten"
     if not audit.worst <= AUDIT_FACTOR * roundoff:
-        return f"a row of C is off by {audit.worst:.3g} of its size; at most {AUDIT_FACTOR * roundoff:.3g}"
+        return (
+            f"a row of C is off by {audit.worst:.3g} of its size; at most "
+            f"{AUDIT_FACTOR * roundoff:.3g}"
+        )
     return ""

@@ -1,6 +1,8 @@
-"""The child process in which kernels run. Whatever a kernel does to it, the job that supervises it lives on.
+"""The child process in which kernels run. Whatever a kernel does to it, the job that supervises it
+lives on.
 
-`ladder.measuring.worker_start` starts it. It answers the requests of its job (`protocol`) over the connection on the given file descriptor.
+`ladder.measuring.worker_start` starts it. It answers the requests of its job (`protocol`) over the
+connection on the given file descriptor.
 """
 
 import ctypes
@@ -38,7 +40,9 @@ Files = tuple[Kernel, bytes] | None
 MOST_WRITTEN = 1 << 28
 """The most bytes of a file written in the worker; its own files are binaries of kernels."""
 REPEATS = 100
-"""Empty launches in a sample, which show the overhead that a launch has if launches are repeated."""
+"""Empty launches in a sample, which show the overhead that a launch has if launches are
+repeated.
+"""
 LAUNCHES = 2
 """Launches per problem of the gauntlet: one seldom shows a race."""
 
@@ -100,11 +104,20 @@ class Worker:
         match request:
             case protocol.Open(kind, uuid, support):
                 self.device = open_device(kind, uuid, support)
-                attributes = self.device.describe() | {"library": library(self.device)} | described(kind)
+                attributes = (
+                    self.device.describe() | {"library": library(self.device)} | described(kind)
+                )
                 self._send(protocol.Opened(attributes))
             case protocol.Probe():
-                empty = {"launch_us": self.device.launch_us(1), "repeated_launch_us": self.device.launch_us(REPEATS)}
-                self._send(protocol.Probed({"peaks": self.device.peaks(), **empty, "idle": self.device.monitor()}))
+                empty = {
+                    "launch_us": self.device.launch_us(1),
+                    "repeated_launch_us": self.device.launch_us(REPEATS),
+                }
+                self._send(
+                    protocol.Probed(
+                        {"peaks": self.device.peaks(), **empty, "idle": self.device.monitor()}
+                    )
+                )
             case protocol.SetProblem(problem, reference):
                 self._set_problem(problem, reference)
             case protocol.RunGauntlet(element_type, candidate):
@@ -121,9 +134,11 @@ class Worker:
                 self._time(request)
 
     def _set_problem(self, problem: Problem, reference: str) -> None:
-        """Make the operands and verify the reference on them. Raises `RuntimeError` if the reference is not correct.
+        """Make the operands and verify the reference on them. Raises `RuntimeError` if the
+        reference is not correct.
 
-        On whole numbers of 16 bits the reference is not timed, and need not be exact: cuBLAS may add parts of K in 16 bits.
+        On whole numbers of 16 bits the reference is not timed, and need not be exact: cuBLAS may
+        add parts of K in 16 bits.
         """
         if self.present is not None:
             self.device.free(self.present)
@@ -135,7 +150,10 @@ class Worker:
             return
         verdict = judge(self.device.check(self.reference), self.given)
         if verdict.status != "correct":
-            raise RuntimeError(f"the reference {reference} is {verdict.status} on {self.given.label}: {verdict.reason}")
+            raise RuntimeError(
+                f"the reference {reference} is {verdict.status} on {self.given.label}: "
+                f"{verdict.reason}"
+            )
 
     def _launch(self, candidate: Candidate, files: Files) -> Launch:
         """Return a candidate's launch on the present problem, made from its files."""
@@ -143,7 +161,10 @@ class Worker:
         given = self.device.given
         chosen = Configuration.of(given.element_type, candidate.configuration)
         if files is None:
-            return replace(self.device.baseline(candidate.name, dict(chosen.parameters).get("ALGORITHM")), tf32=tf32)
+            return replace(
+                self.device.baseline(candidate.name, dict(chosen.parameters).get("ALGORITHM")),
+                tf32=tf32,
+            )
         kernel, code = files
         need = kernel.unmet_need(chosen, {**given.names(), **self.device.names})
         if need:
@@ -151,24 +172,33 @@ class Worker:
         return replace(self.device.kernel(kernel, chosen, code), tf32=tf32)
 
     def _run_gauntlet(self, element_type: str, candidate: Candidate) -> None:
-        """Run a candidate on the gauntlet. The verdict is that on the first problem that it gets wrong.
+        """Run a candidate on the gauntlet. The verdict is that on the first problem that it gets
+        wrong.
 
-        A baseline of 16-bit elements that is not exact on whole numbers, because it adds parts of K in 16 bits, is not wrong for that.
+        A baseline of 16-bit elements that is not exact on whole numbers, because it adds parts of K
+        in 16 bits, is not wrong for that.
         """
-        verdict, tensor_cores, files = Verdict("correct"), candidate.precision != "", _files(candidate)
+        verdict, tensor_cores, files = (
+            Verdict("correct"),
+            candidate.precision != "",
+            _files(candidate),
+        )
         reduces, sums_16_bit = candidate.name in REDUCING and element_type in OF_CUDA, False
         if self.device.kind == "cuda" and files:
             kept, tensor_cores = cubin.state(files[1]), cubin.uses_tensor_cores(files[1])
             if kept:
                 why = (
-                    f"{', '.join(kept)}: state on the device that outlives a launch; expected no malloc, and no variables but "
+                    f"{', '.join(kept)}: state on the device that outlives a launch; expected no "
+                    "malloc, and no variables but "
                     "__constant__ ones that are only read"
                 )
                 verdict = Verdict("incorrect", why)
         plain = gauntlet.problems(element_type, candidate.precision == "tf32")
         asked, launched, nan_at_alpha_0 = plain, [], False
         if files:
-            asked = gauntlet.problems_for(files[0], Configuration.of(element_type, candidate.configuration), self.device.names)
+            asked = gauntlet.problems_for(
+                files[0], Configuration.of(element_type, candidate.configuration), self.device.names
+            )
         for problem in asked:
             if verdict.status != "correct":
                 break
@@ -189,7 +219,9 @@ class Worker:
                 if reduces and INEXACT in judged.reason:
                     sums_16_bit = True
                 elif judged.status != "correct":
-                    verdict = Verdict(judged.status, f"on {gauntlet.describe(problem)}: {judged.reason}")
+                    verdict = Verdict(
+                        judged.status, f"on {gauntlet.describe(problem)}: {judged.reason}"
+                    )
                     break
         changed = sum(problem not in plain for problem in launched)
         examined = tensor_cores, len(launched), changed, sums_16_bit, nan_at_alpha_0
@@ -206,15 +238,29 @@ class Worker:
             seen.append(self.device.look())
             wrong += [turn] * (verdict.status != "correct")
         first = wrong[0] if wrong else 0
-        diagnosis = diagnose(problem, *seen[first], seen[first - 1][3], verdict.component_bound or 0.0) if wrong else None
+        diagnosis = (
+            diagnose(problem, *seen[first], seen[first - 1][3], verdict.component_bound or 0.0)
+            if wrong
+            else None
+        )
         self._send(protocol.Diagnosed(vars(diagnosis) if diagnosis else None, not wrong))
 
     def _time(self, request: protocol.Time) -> None:
-        """Time candidates side by side. Send the samples of each and the verdict on them as soon as they suffice."""
+        """Time candidates side by side. Send the samples of each and the verdict on them as soon as
+        they suffice.
+        """
         chosen = {index: self.launches[index] for index in request.indices}
         before = self.device.other_processes()
         kind = timing.Sustained if request.state == SUSTAINED else timing.Rounds
-        rounds = kind(self.device, chosen, self.reference, request.state, request.limits, request.seed, request.best)
+        rounds = kind(
+            self.device,
+            chosen,
+            self.reference,
+            request.state,
+            request.limits,
+            request.seed,
+            request.best,
+        )
         while not rounds.done:
             finished = rounds.next()
             for index, series in finished.items():
@@ -223,7 +269,9 @@ class Worker:
                 self._send(protocol.Alive())
 
     def _sampled(self, index: int, series: timing.Series, before: int | None) -> protocol.Sampled:
-        """Return the samples of a candidate and the verdict on them. `before` is how many other processes computed when they began."""
+        """Return the samples of a candidate and the verdict on them. `before` is how many other
+        processes computed when they began.
+        """
         others = [count for count in (before, self.device.other_processes()) if count is not None]
         verdict = Verdict("incorrect", series.fault)
         if not series.fault and series.errors is not None:
@@ -240,7 +288,9 @@ class Worker:
         )
 
     def serve(self) -> None:
-        """Answer requests until None comes. The last answer to each is `Done`, `Declined` or `Unusable`."""
+        """Answer requests until None comes. The last answer to each is `Done`, `Declined` or
+        `Unusable`.
+        """
         while (request := self.connection.recv()) is not None:
             try:
                 self._do(request)
@@ -254,7 +304,9 @@ class Worker:
                 OSError,
                 MemoryError,
             ) as error:  # a disk, a library, memory that others hold: kernels raise nothing
-                self._send(protocol.Unusable(f"{sys.executable} -m ladder.measuring.worker_start: {error}"))
+                self._send(
+                    protocol.Unusable(f"{sys.executable} -m ladder.measuring.worker_start: {error}")
+                )
                 return
             self._send(protocol.Done(self.device.busy_us))
         self.device.close()
@@ -262,18 +314,21 @@ class Worker:
 
 def main(descriptor: int) -> NoReturn:
     """Serve the connection on a file descriptor, then end the process."""
-    # die with the job (prctl(2), PR_SET_PDEATHSIG): an endless kernel would go on forever. Ctrl-C is for the job, which ends the child
+    # die with the job (prctl(2), PR_SET_PDEATHSIG): an endless kernel would go on forever. Ctrl-C
+    # is for the job, which ends the child
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     clock.count_stops()
-    # whatever a kernel writes, it must not fill a disk; Python ignores SIGXFSZ, and a write beyond the limit fails
+    # whatever a kernel writes, it must not fill a disk; Python ignores SIGXFSZ, and a write beyond
+    # the limit fails
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     most = MOST_WRITTEN if hard == resource.RLIM_INFINITY else min(MOST_WRITTEN, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     try:
         Worker(Connection(descriptor)).serve()
     except BaseException:
-        traceback.print_exc()  # the last words: libraries print more if the interpreter ends as usual
+        # the last words: libraries print more if the interpreter ends as usual
+        traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
     os._exit(0)  # the system frees everything sooner than the interpreter and the libraries do

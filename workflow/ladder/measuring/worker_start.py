@@ -1,6 +1,8 @@
-"""The worker's first steps: import its modules while the driver makes the GPU's context, which takes a tenth of a second.
+"""The worker's first steps: import its modules while the driver makes the GPU's context, which
+takes a tenth of a second.
 
-Run as `python -m ladder.measuring.worker_start FD KIND`; the GPU is the first that CUDA_VISIBLE_DEVICES shows.
+Run as `python -m ladder.measuring.worker_start FD KIND`; the GPU is the first that
+CUDA_VISIBLE_DEVICES shows.
 """
 
 import ctypes
@@ -9,7 +11,9 @@ import threading
 
 
 def make_context() -> None:
-    """Make the GPU's primary context ahead of time. If that fails, opening the device reports why."""
+    """Make the GPU's primary context ahead of time. If that fails, opening the device reports
+    why.
+    """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

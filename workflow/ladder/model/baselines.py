@@ -3,22 +3,31 @@
 from ladder.core.types import OF_CUDA
 from ladder.model.kernel import Configuration
 
-BASELINES = {"cuda": ("cublas", "cublas_fp32_sums", "cublas_tf32", "cublaslt_best"), "cpu": ("blas_1", "blas_all")}
+BASELINES = {
+    "cuda": ("cublas", "cublas_fp32_sums", "cublas_tf32", "cublaslt_best"),
+    "cpu": ("blas_1", "blas_all"),
+}
 """Vendor calls of each device kind. The first is the reference that every kernel is paired with."""
 TYPES_OF = {"cublas_fp32_sums": OF_CUDA, "cublas_tf32": ("float32",)}
 """The element types of a baseline that does not have all."""
 REDUCING = ("cublas", "cublaslt_best")
 """The baselines that may add parts of K in 16 bits, if the elements have 16 bits."""
 ALGORITHMS = 8
-"""The algorithms of cuBLASLt that are measured: more than its heuristic has named for any problem (cuBLAS 13.1 on an H100)."""
+"""The algorithms of cuBLASLt that are measured: more than its heuristic has named for any problem
+(cuBLAS 13.1 on an H100).
+"""
 PRECISION = {"cublas_tf32": "tf32"}
-"""The type to which a baseline rounds its operands, as `precision` names it in a kernel's header."""
+"""The type to which a baseline rounds its operands, as `precision` names it in a kernel's
+header.
+"""
 BASELINE_JOB = "baselines"
 """The name of the baselines' measure job, in place of a kernel's."""
 
 
 def baseline_configurations(name: str, element_type: str) -> list[Configuration]:
-    """Return the configurations of a baseline: of `cublaslt_best` cuBLAS's own call, and the algorithms of the heuristic by their number."""
+    """Return the configurations of a baseline: of `cublaslt_best` cuBLAS's own call, and the
+    algorithms of the heuristic by their number.
+    """
     own = Configuration(element_type, ())
     numbers = range(ALGORITHMS) if name == "cublaslt_best" else ()
     return [own, *(Configuration(element_type, (("ALGORITHM", number),)) for number in numbers)]

@@ -8,16 +8,26 @@ from typing import Any
 
 from ladder.core.errors import InputError
 from ladder.core.types import OF_CUDA
-from ladder.model.baselines import BASELINE_JOB, BASELINES, PRECISION, TYPES_OF, baseline_configurations
+from ladder.model.baselines import (
+    BASELINE_JOB,
+    BASELINES,
+    PRECISION,
+    TYPES_OF,
+    baseline_configurations,
+)
 from ladder.model.kernel import Build, Configuration, Kernel
 from ladder.model.problem import Problem
 
 SUSTAINED = "sustained"
-"""The state of launches back to back, after clock and power have settled. The other states are `warm` and `cold`."""
+"""The state of launches back to back, after clock and power have settled. The other states are
+`warm` and `cold`.
+"""
 WIDTH = 11.0
 """The default width of a figure in inches, for a screen. Published figures have it."""
 MOST_OF_MEMORY = 0.9
-"""The share of a device's memory that a problem may take. The driver and the libraries need the rest."""
+"""The share of a device's memory that a problem may take. The driver and the libraries need the
+rest.
+"""
 FEWEST = 3
 """The fewest processes of a confirmation."""
 
@@ -28,9 +38,13 @@ class Limits:
 
     states: Sequence[str] = ("warm",)
     race: bool = True
-    """Whether a configuration that is clearly slower than the best may leave before it has `min_samples`."""
+    """Whether a configuration that is clearly slower than the best may leave before it has
+    `min_samples`.
+    """
     target: float = 0.005
-    """Stop when the 95 % intervals of the median and of the ratio to the reference both reach at most this far to either side, relatively."""
+    """Stop when the 95 % intervals of the median and of the ratio to the reference both reach at
+    most this far to either side, relatively.
+    """
     min_samples: int = 10
     max_samples: int = 60
     sample_us: float = 500.0
@@ -48,7 +62,9 @@ class Confirm:
     rounds: int = 8
     """Rounds per process, problem and state. Each round times every finalist once."""
     within: float = 0.02
-    """How far below its kernel's best ratio to the reference a finalist's ratio may be, as a share. Configurations so close count as tied."""
+    """How far below its kernel's best ratio to the reference a finalist's ratio may be, as a share.
+    Configurations so close count as tied.
+    """
     finalists: int = 3
     """The most finalists of a kernel on a problem."""
     seconds: float = 0.3
@@ -81,25 +97,35 @@ class Campaign:
     devices: Sequence[str]
     architectures: Sequence[str]
     problem_sizes: Mapping[str, Sequence[Mapping[str, Any]]]
-    """For each device kind: m, n and k of every problem, with the keys of `VARIED` that its entry sets."""
+    """For each device kind: m, n and k of every problem, with the keys of `VARIED` that its entry
+    sets.
+    """
     element_types: Sequence[str]
     parameters: Mapping[str, Mapping[str, Sequence[int]]]
     header_configurations: bool
     """Whether to try a kernel's own configurations too if `parameters` has lists for it."""
     builds: Sequence[Build]
-    """The builds of every configuration of a CUDA kernel: each compiler with each combination of options."""
+    """The builds of every configuration of a CUDA kernel: each compiler with each combination of
+    options.
+    """
     baselines: Mapping[str, Sequence[str]]
     limits: Limits
     confirm: Mapping[str, Confirm]
     """By device kind."""
     sustained: Sequence[str]
-    """Labels of the problems on which the confirmation measures launches back to back, with their energy."""
+    """Labels of the problems on which the confirmation measures launches back to back, with their
+    energy.
+    """
     partitions: Mapping[str, Partition]
-    """The machines of the cluster that jobs are submitted to, by the name of the dataset that is measured on them."""
+    """The machines of the cluster that jobs are submitted to, by the name of the dataset that is
+    measured on them.
+    """
     shard: int
     """The most configurations of a measure job; 0 for all of a kernel's."""
     operands: Mapping[str, Any]
-    """alpha, beta, padding, offset, distribution and seed of every problem whose entry does not set them."""
+    """alpha, beta, padding, offset, distribution and seed of every problem whose entry does not set
+    them.
+    """
     width: float = WIDTH
     """The width of the figures in inches."""
     formats: Sequence[str] = ()
@@ -112,24 +138,34 @@ class Campaign:
         for id, kernel in self.kernels.items():
             lists = self.parameters.get(id, {})
             sources = [lists, {}] if lists and self.header_configurations else [lists]
-            expanded = (kernel.expand(source, self.element_types, self.builds) for source in sources)
+            expanded = (
+                kernel.expand(source, self.element_types, self.builds) for source in sources
+            )
             expanded_by_kernel[id] = list(dict.fromkeys(itertools.chain.from_iterable(expanded)))
         return expanded_by_kernel
 
     def compilers(self, kernel: Kernel) -> list[str]:
-        """Return the compilers of a kernel's configurations, by their names in `toolchain.compiler_version`."""
-        return list(dict.fromkeys(kernel.compiler(Configuration("", (), build)) for build in self.builds))
+        """Return the compilers of a kernel's configurations, by their names in
+        `toolchain.compiler_version`.
+        """
+        return list(
+            dict.fromkeys(kernel.compiler(Configuration("", (), build)) for build in self.builds)
+        )
 
     def problems(self, kind: str, element_type: str) -> list[Problem]:
         """Return the problems of an element type on devices of a kind, smallest first."""
         entries = self.problem_sizes.get(kind, [])
-        problems = [Problem(element_type=element_type, **{**self.operands, **entry}) for entry in entries]
+        problems = [
+            Problem(element_type=element_type, **{**self.operands, **entry}) for entry in entries
+        ]
         return sorted(dict.fromkeys(problems), key=lambda p: (p.flops, p.m, p.n, p.k))
 
     def jobs(self, kind: str) -> list[str]:
-        """Return the names of a device kind's measure jobs, such as `03_shared_tile.float32`: a kernel or the baselines, and an element type.
+        """Return the names of a device kind's measure jobs, such as `03_shared_tile.float32`: a
+        kernel or the baselines, and an element type.
 
-        With `shard`, the job `03_shared_tile.float32.1of3` has the first third of that kernel's configurations.
+        With `shard`, the job `03_shared_tile.float32.1of3` has the first third of that kernel's
+        configurations.
         """
         if not self.problem_sizes.get(kind):
             return []
@@ -139,7 +175,11 @@ class Campaign:
             if id.startswith(f"{kind}/"):
                 shards = -(-len(configurations) // (self.shard or len(configurations)))
                 name = f"{self.kernels[id].name}.{element_type}"
-                names += [f"{name}.{number}of{shards}" for number in range(1, shards + 1)] if shards > 1 else [name]
+                names += (
+                    [f"{name}.{number}of{shards}" for number in range(1, shards + 1)]
+                    if shards > 1
+                    else [name]
+                )
         return names
 
     @cached_property
@@ -148,14 +188,22 @@ class Campaign:
         by_type: dict[tuple[str, str], list[tuple[Configuration, str]]] = {}
         for id, configurations in self.configurations.items():
             for configuration, objection in configurations:
-                by_type.setdefault((id, configuration.element_type), []).append((configuration, objection))
+                by_type.setdefault((id, configuration.element_type), []).append(
+                    (configuration, objection)
+                )
         return by_type
 
     def plan(self, kind: str, job: str) -> dict[str, Any]:
-        """Return everything that a measure job has to do, as plain data: Snakemake reruns the job when it changes."""
+        """Return everything that a measure job has to do, as plain data: Snakemake reruns the job
+        when it changes.
+        """
         name, element_type, *shard = job.split(".")
         if name == BASELINE_JOB:
-            names = [name for name in self.baselines[kind] if element_type in TYPES_OF.get(name, self.element_types)]
+            names = [
+                name
+                for name in self.baselines[kind]
+                if element_type in TYPES_OF.get(name, self.element_types)
+            ]
             candidates = [
                 _candidate(name, configuration, "", PRECISION.get(name, ""))
                 for name in names
@@ -170,7 +218,10 @@ class Campaign:
                 begin, end = (len(configurations) * part // shards for part in (number - 1, number))
                 configurations = configurations[begin:end]
             precision = self.kernels[kernel].precision
-            candidates = [_candidate(name, configuration, objection, precision) for configuration, objection in configurations]
+            candidates = [
+                _candidate(name, configuration, objection, precision)
+                for configuration, objection in configurations
+            ]
         return {
             "kernel": kernel,
             "geometry": self.kernels[kernel].geometry if kernel else [],
@@ -181,11 +232,21 @@ class Campaign:
         }
 
     def confirmation(self, kind: str) -> dict[str, Any]:
-        """Return everything that the confirmation on a device of a kind has to do, as plain data: Snakemake reruns it when it changes."""
+        """Return everything that the confirmation on a device of a kind has to do, as plain data:
+        Snakemake reruns it when it changes.
+        """
         confirm = asdict(self.confirm[kind])
         rounds, seconds = confirm.pop("rounds"), confirm.pop("seconds")
-        # no interval is narrower than a target below 0, so all finalists take part in the same rounds
-        alike = replace(self.limits, race=False, target=-1.0, min_samples=1, max_samples=rounds, max_seconds=seconds)
+        # no interval is narrower than a target below 0, so all finalists take part in the same
+        # rounds
+        alike = replace(
+            self.limits,
+            race=False,
+            target=-1.0,
+            min_samples=1,
+            max_samples=rounds,
+            max_seconds=seconds,
+        )
         return confirm | {
             "sustained": list(self.sustained),
             "seed": self.operands.get("seed", 0),
@@ -195,8 +256,12 @@ class Campaign:
         }
 
 
-def _candidate(name: str, configuration: Configuration, objection: str, precision: str) -> dict[str, Any]:
-    """Return a candidate as plain data: a kernel in one configuration, or a baseline. A candidate with an objection is skipped."""
+def _candidate(
+    name: str, configuration: Configuration, objection: str, precision: str
+) -> dict[str, Any]:
+    """Return a candidate as plain data: a kernel in one configuration, or a baseline. A candidate
+    with an objection is skipped.
+    """
     return {
         "name": name,
         "label": configuration.label,
@@ -206,13 +271,16 @@ def _candidate(name: str, configuration: Configuration, objection: str, precisio
 
 
 def check_memory(campaign: Campaign, kind: str, device: str, memory: int) -> None:
-    """Raise `InputError` for the first problem that needs more than `MOST_OF_MEMORY` of a device's `memory` bytes."""
+    """Raise `InputError` for the first problem that needs more than `MOST_OF_MEMORY` of a device's
+    `memory` bytes.
+    """
     for element_type in campaign.element_types:
         for problem in campaign.problems(kind, element_type):
             needed = problem.host_bytes if kind == "cpu" else problem.bytes
             if needed > MOST_OF_MEMORY * memory:
                 raise InputError(
-                    f"{campaign.source}: problems.{kind}: got {[problem.m, problem.n, problem.k]} in {element_type}, which takes "
+                    f"{campaign.source}: problems.{kind}: got {[problem.m, problem.n, problem.k]} "
+                    f"in {element_type}, which takes "
                     f"{needed / 2**30:.1f} GiB with its verification; expected at most 90 % of the "
                     f"{memory / 2**30:.1f} GiB of {device}"
                 )

@@ -37,49 +37,87 @@ def find(folder: Path, name: str) -> Path:
     for path in sorted(folder.glob("*.yaml")):
         try:
             data = yaml_schema.load(yaml_schema.read(path), str(path))
-        except InputError as unreadable:  # perhaps another campaign's: an error only if this one is not found
+        except (
+            InputError
+        ) as unreadable:  # perhaps another campaign's: an error only if this one is not found
             errors.append(unreadable)
             continue
         if isinstance(data, dict) and "campaign" in data:
             same = known.setdefault(str(data["campaign"]), path)
             if same != path and data["campaign"] == name:
-                raise InputError(f"{path}: campaign: got {name}, as in {same}; expected another name in one of them")
+                raise InputError(
+                    f"{path}: campaign: got {name}, as in {same}; expected another name in one of "
+                    "them"
+                )
     if name not in known:
         if errors:
             raise errors[0]
-        raise InputError(f"--config campaign={name}: no such campaign in {folder}; expected one of {', '.join(known)}")
+        raise InputError(
+            f"--config campaign={name}: no such campaign in {folder}; expected one of "
+            f"{', '.join(known)}"
+        )
     return known[name]
 
 
-def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the data of the campaign that the command line asks for, and the name of its source in messages.
+def read(
+    folder: Path, files: Sequence[Path], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """Return the data of the campaign that the command line asks for, and the name of its source in
+    messages.
 
-    `files` are those of --configfile, which Snakemake has already merged into `given`. Without `files`, `given` names a campaign under
-    `folder` and overrides its values. If `given` chooses other kernels than the file, the result is a separate campaign whose name says
-    which: the tables and figures of the whole campaign stay. Raises `InputError` for a file that our loader refuses, and for an unknown name.
+    `files` are those of --configfile, which Snakemake has already merged into `given`. Without
+    `files`, `given` names a campaign under
+    `folder` and overrides its values. If `given` chooses other kernels than the file, the result is
+    a separate campaign whose name says which: the tables and figures of the whole campaign stay.
+    Raises `InputError` for a file that our loader refuses, and for an unknown name.
     """
     if files:
         texts = {str(file): yaml_schema.read(file) for file in files}
-        loaded = [yaml_schema.load(text, file) for file, text in texts.items()]  # Snakemake's loader accepts more than ours
-        whole = {key: value for part in loaded if isinstance(part, dict) for key, value in part.items()}
-        from_snakemake = {key: value for text in texts.values() for key, value in dict(yaml.safe_load(text) or {}).items()}
+        # Snakemake's loader accepts more than ours
+        loaded = [yaml_schema.load(text, file) for file, text in texts.items()]
+        whole = {
+            key: value for part in loaded if isinstance(part, dict) for key, value in part.items()
+        }
+        from_snakemake = {
+            key: value
+            for text in texts.values()
+            for key, value in dict(yaml.safe_load(text) or {}).items()
+        }
         source = ", ".join(os.path.relpath(file) for file in files)
     else:
-        path = find(folder, str(given.get("campaign", "default")))  # Snakemake makes a number of some names
+        # Snakemake makes a number of some names
+        path = find(folder, str(given.get("campaign", "default")))
         from_snakemake = {"campaign": given.get("campaign")}
-        whole, source = yaml_schema.load(yaml_schema.read(path), str(path)), str(path.relative_to(folder.parent))
+        whole, source = (
+            yaml_schema.load(yaml_schema.read(path), str(path)),
+            str(path.relative_to(folder.parent)),
+        )
     data = {} if files else dict(whole)
     for key, value in given.items():
-        data[key] = whole[key] if key in from_snakemake and from_snakemake[key] == value else yaml_schema.typed(value)
+        data[key] = (
+            whole[key]
+            if key in from_snakemake and from_snakemake[key] == value
+            else yaml_schema.typed(value)
+        )
     if len(files) < 2 and data != whole:
         source += " and --config"
-    return (data | {"campaign": narrowed(data["campaign"], data["kernels"])} if _other_kernels(whole, data) else data), source
+    return (
+        data | {"campaign": narrowed(data["campaign"], data["kernels"])}
+        if _other_kernels(whole, data)
+        else data
+    ), source
 
 
 def _other_kernels(whole: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-    """Return whether the command line chooses other kernels than the file. Data that breaks the schema gives False and is refused later."""
+    """Return whether the command line chooses other kernels than the file. Data that breaks the
+    schema gives False and is refused later.
+    """
     kernels = data.get("kernels", "all")
-    right = isinstance(kernels, list) and all(isinstance(name, str) for name in kernels) and isinstance(data.get("campaign"), str)
+    right = (
+        isinstance(kernels, list)
+        and all(isinstance(name, str) for name in kernels)
+        and isinstance(data.get("campaign"), str)
+    )
     return right and kernels != whole.get("kernels", "all")
 
 
@@ -98,12 +136,16 @@ def narrowed(name: str, patterns: Sequence[str]) -> str:
 
 
 def load(
-    data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError] | None = None
+    data: Mapping[str, Any],
+    source: str,
+    kernels: Mapping[str, Kernel],
+    refused: Mapping[str, InputError] | None = None,
 ) -> Campaign:
-    """Check a campaign and build it. Messages name `source` as its file; `refused` are the kernels that cannot be used.
+    """Check a campaign and build it. Messages name `source` as its file; `refused` are the kernels
+    that cannot be used.
 
-    Raises `InputError` for an unknown key, a wrong type or value, an unknown kernel, parameter or device kind, and a sweep without a legal
-    configuration.
+    Raises `InputError` for an unknown key, a wrong type or value, an unknown kernel, parameter or
+    device kind, and a sweep without a legal configuration.
     """
     yaml_schema.check(data, "config", source)
     element_types = data.get("element_types", ["float32"])
@@ -114,14 +156,16 @@ def load(
     limits = Limits(**given)
     if limits.max_samples < limits.min_samples:
         raise InputError(
-            f"{source}: measure.max_samples: got {limits.max_samples}; expected at least min_samples, {limits.min_samples}"
+            f"{source}: measure.max_samples: got {limits.max_samples}; expected at least "
+            f"min_samples, {limits.min_samples}"
         )
     common = dict(data.get("confirm", {}))
     own = {kind: common.pop(kind, {}) for kind in KINDS}
     confirm = {kind: Confirm(**common | own[kind]) for kind in KINDS}
     if 0 < confirm["cuda"].processes < FEWEST:
         raise InputError(
-            f"{source}: confirm.processes: got {confirm['cuda'].processes}; expected 0, which leaves the confirmation out, or at least "
+            f"{source}: confirm.processes: got {confirm['cuda'].processes}; expected 0, which "
+            "leaves the confirmation out, or at least "
             f"{FEWEST}: how far processes differ cannot be told from fewer"
         )
     devices, architectures = data.get("devices", "auto"), data.get("architectures", "auto")
@@ -131,7 +175,10 @@ def load(
         kernels=chosen,
         devices=["auto"] if devices == "auto" else devices,
         architectures=[] if architectures == "auto" else architectures,
-        problem_sizes={kind: _sizes(entries, f"{source}: problems.{kind}") for kind, entries in data["problems"].items()},
+        problem_sizes={
+            kind: _sizes(entries, f"{source}: problems.{kind}")
+            for kind, entries in data["problems"].items()
+        },
         element_types=element_types,
         parameters=parameters,
         header_configurations=data.get("header_configurations", False),
@@ -149,31 +196,44 @@ def load(
     for id, configurations in campaign.configurations.items():
         if not configurations:
             raise InputError(
-                f"{source}: element_types: got {json.dumps(list(campaign.element_types))}; {id} supports "
+                f"{source}: element_types: got {json.dumps(list(campaign.element_types))}; {id} "
+                "supports "
                 f"{', '.join(chosen[id].element_types)} only; choose its kernels under `kernels`"
             )
         if all(reason for _, reason in configurations):
             configuration, reason = configurations[0]
             raise InputError(
-                f"{source}: parameters.{id}: none of the {len(configurations)} configurations is legal; "
+                f"{source}: parameters.{id}: none of the {len(configurations)} configurations is "
+                "legal; "
                 f"expected at least one (the first, {configuration.label}, is refused: {reason})"
             )
     return campaign
 
 
 def _choose(
-    patterns: Any, element_types: Sequence[str], source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError]
+    patterns: Any,
+    element_types: Sequence[str],
+    source: str,
+    kernels: Mapping[str, Kernel],
+    refused: Mapping[str, InputError],
 ) -> dict[str, Kernel]:
-    """Return the kernels that a campaign names. A pattern leaves out those with none of its element types."""
+    """Return the kernels that a campaign names. A pattern leaves out those with none of its element
+    types.
+    """
     for id, error in refused.items():
         if patterns == "all" or any(fnmatch.fnmatch(id, pattern) for pattern in patterns):
             raise error
     matches = {}
     for index, pattern in enumerate(["*"] if patterns == "all" else patterns):
         ids = fnmatch.filter(kernels, pattern)
-        matches[pattern] = [id for id in ids if set(kernels[id].element_types) & set(element_types)] or ids
+        matches[pattern] = [
+            id for id in ids if set(kernels[id].element_types) & set(element_types)
+        ] or ids
         if not matches[pattern] and patterns != "all":
-            raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {one_of(pattern, list(kernels))}")
+            raise InputError(
+                f"{source}: kernels[{index}]: got {json.dumps(pattern)}; "
+                f"{one_of(pattern, list(kernels))}"
+            )
     chosen = set(itertools.chain.from_iterable(matches.values()))
     return {id: kernel for id, kernel in kernels.items() if id in chosen}
 
@@ -186,20 +246,30 @@ def _check_parameters(
 ) -> Mapping[str, Mapping[str, Sequence[int]]]:
     for id, lists in parameters.items():
         if id not in kernels:
-            raise InputError(f"{source}: parameters.{id}: unknown kernel; {one_of(id, list(kernels))}")
+            raise InputError(
+                f"{source}: parameters.{id}: unknown kernel; {one_of(id, list(kernels))}"
+            )
         for name, values in lists.items():
             if name not in kernels[id].parameters:
                 known = list(kernels[id].parameters)
                 raise InputError(
-                    f"{source}: parameters.{id}.{name}: got {list(values)}; {one_of(name, known) if known else 'it has no parameters'}"
+                    f"{source}: parameters.{id}.{name}: got {list(values)}; "
+                    f"{one_of(name, known) if known else 'it has no parameters'}"
                 )
     return {id: lists for id, lists in parameters.items() if id in chosen}
 
 
 def _builds(given: Mapping[str, Any]) -> list[Build]:
-    """Return all combinations of compilers and options. The default compiler is not named in them."""
-    lists = [[(name, str(value)) for value in _many(given[name])] for name in OF_BUILD if name in given]
-    return [tuple(pair for pair in build if pair != ("compiler", COMPILERS[0])) for build in itertools.product(*lists)]
+    """Return all combinations of compilers and options. The default compiler is not named in
+    them.
+    """
+    lists = [
+        [(name, str(value)) for value in _many(given[name])] for name in OF_BUILD if name in given
+    ]
+    return [
+        tuple(pair for pair in build if pair != ("compiler", COMPILERS[0]))
+        for build in itertools.product(*lists)
+    ]
 
 
 def _many(value: Any) -> Sequence[Any]:
@@ -207,7 +277,9 @@ def _many(value: Any) -> Sequence[Any]:
 
 
 def _value(name: str, value: Any) -> Any:
-    """Return the value of an operands' property as a problem has it: `[1, 4, 2]` for A, B and C is `1,4,2` there."""
+    """Return the value of an operands' property as a problem has it: `[1, 4, 2]` for A, B and C is
+    `1,4,2` there.
+    """
     of_c = {"padding": 2, "offset": 1}
     return joined(value, of_c[name]) if name in of_c and isinstance(value, list) else value
 
@@ -216,22 +288,36 @@ def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[s
     partitions = {name: Partition(**entry) for name, entry in entries.items()}
     for name, partition in partitions.items():
         if partition.kind == "cuda" and not partition.architecture:
-            raise InputError(f"{source}: partitions.{name}: missing key architecture; expected that of its GPUs, such as sm_90")
+            raise InputError(
+                f"{source}: partitions.{name}: missing key architecture; expected that of its "
+                "GPUs, such as sm_90"
+            )
     return partitions
 
 
 def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
     sizes_of_entries: list[dict[str, Any]] = []
     for index, entry in enumerate(entries):
-        if isinstance(entry, dict) and math.prod(len(_many(value)) for value in entry.values()) > MAX_PROBLEMS:
-            raise InputError(f"{where}[{index}]: got more than {MAX_PROBLEMS} problems; expected at most as many")
+        if (
+            isinstance(entry, dict)
+            and math.prod(len(_many(value)) for value in entry.values()) > MAX_PROBLEMS
+        ):
+            raise InputError(
+                f"{where}[{index}]: got more than {MAX_PROBLEMS} problems; expected at most as many"
+            )
         if isinstance(entry, list):
             sizes: list[tuple[int, ...]] = [tuple(entry)]
         elif "square" in entry:
             sizes = [(size, size, size) for size in _many(entry["square"])]
         else:
             sizes = list(itertools.product(_many(entry["M"]), _many(entry["N"]), _many(entry["K"])))
-        own = {name: _many(_value(name, entry[name])) for name in VARIED if name in entry} if isinstance(entry, dict) else {}
+        own = (
+            {name: _many(_value(name, entry[name])) for name in VARIED if name in entry}
+            if isinstance(entry, dict)
+            else {}
+        )
         for values in itertools.product(*own.values()):
-            sizes_of_entries += [dict(zip(("m", "n", "k", *own), (*size, *values), strict=True)) for size in sizes]
+            sizes_of_entries += [
+                dict(zip(("m", "n", "k", *own), (*size, *values), strict=True)) for size in sizes
+            ]
     return sizes_of_entries

@@ -16,22 +16,33 @@ from ladder.core.expressions import Number, evaluate, evaluate_int, names_in
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.tensor_map import TensorMap, objection, tensor_map
 
-ARGUMENTS = "int M, int N, int K, Acc alpha, const T *A, int lda, const T *B, int ldb, Acc beta, T *C, int ldc"
+ARGUMENTS = (
+    "int M, int N, int K, Acc alpha, const T *A, int lda, const T *B, int ldb, Acc beta, T "
+    "*C, int ldc"
+)
 """What every launch of a kernel gets, and a pointer to the workspace if the header asks for one."""
 SUFFIXES = {"cuda": (".cu", ".ptx", ".py"), "cpu": (".c",)}
-"""The languages of a device kind's kernels, by the suffixes of their files: CUDA C++, PTX and Triton; C. The first is the usual one."""
+"""The languages of a device kind's kernels, by the suffixes of their files: CUDA C++, PTX and
+Triton; C. The first is the usual one.
+"""
 MAX_THREADS = 1024
-"""The most threads per block on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""The most threads per block on every CUDA device (CUDA C++ Programming Guide, "Technical
+Specifications per Compute Capability").
+"""
 
 MAX_CONFIGURATIONS = 10_000
-"""The most configurations of a kernel and element type that `requires` allows. Longer lists are a mistake rather than a plan."""
+"""The most configurations of a kernel and element type that `requires` allows. Longer lists are a
+mistake rather than a plan.
+"""
 MAX_TRIED = 200_000
 """The most values that are tried to find them: about 2 s, at every start and in every job."""
 COMPILERS = ("nvcc", "nvrtc")
 """Compilers of CUDA kernels. The first is the default."""
 OPTIONS = {"maxrregcount": "--maxrregcount={}", "dlcm": "--ptxas-options=-dlcm={}"}
-"""Options of both compilers that change how a kernel computes but never what, with their form on the command line (CUDA Compiler Driver
-NVCC, "NVCC Command Options"; NVRTC, "Supported Compile Options")."""
+"""Options of both compilers that change how a kernel computes but never what, with their form on
+the command line (CUDA Compiler Driver NVCC, "NVCC Command Options"; NVRTC, "Supported Compile
+Options").
+"""
 _INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\s+", re.DOTALL)
@@ -39,13 +50,19 @@ _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\s+", re.DOTALL)
 
 OF_BUILD = ("compiler", *OPTIONS)
 Build = tuple[tuple[str, str], ...]
-"""The parts of how a configuration is compiled that are not the default: names of `OF_BUILD`, which no parameter can have, and values."""
+"""The parts of how a configuration is compiled that are not the default: names of `OF_BUILD`, which
+no parameter can have, and values.
+"""
 
 
 def code_digest(text: str, includes: Sequence[Path]) -> str:
-    """Return the first digits of the SHA-256 of code and of the files that it includes, without comments, headers and blanks."""
+    """Return the first digits of the SHA-256 of code and of the files that it includes, without
+    comments, headers and blanks.
+    """
     parts = [text, *(path.read_text(errors="replace") for path in includes)]
-    return hashlib.sha256("\0".join(_NO_CODE.sub("", part) for part in parts).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join(_NO_CODE.sub("", part) for part in parts).encode()).hexdigest()[
+        :16
+    ]
 
 
 @dataclass(frozen=True)
@@ -58,19 +75,36 @@ class Configuration:
 
     @classmethod
     def of(cls, element_type: str, label: str) -> "Configuration":
-        """Return the configuration with a label such as `BM=128 BN=64` or `BM=128 BN=64 compiler=nvrtc`."""
-        parts = [(name, value) for name, _, value in (part.partition("=") for part in label.split()) if value]
+        """Return the configuration with a label such as `BM=128 BN=64` or `BM=128 BN=64
+        compiler=nvrtc`.
+        """
+        parts = [
+            (name, value)
+            for name, _, value in (part.partition("=") for part in label.split())
+            if value
+        ]
         parameters = tuple((name, int(value)) for name, value in parts if name not in OF_BUILD)
-        return cls(element_type, parameters, tuple((name, value) for name, value in parts if name in OF_BUILD))
+        return cls(
+            element_type,
+            parameters,
+            tuple((name, value) for name, value in parts if name in OF_BUILD),
+        )
 
     @property
     def slug(self) -> str:
         """The configuration in a file name: `float32-BM128-BN64`."""
-        return "-".join([self.element_type, *(f"{name}{value}" for name, value in (*self.parameters, *self.build))])
+        return "-".join(
+            [
+                self.element_type,
+                *(f"{name}{value}" for name, value in (*self.parameters, *self.build)),
+            ]
+        )
 
     @property
     def label(self) -> str:
-        """The configuration in tables and figures: `BM=128 BN=64`, or `-` if there are no parameters."""
+        """The configuration in tables and figures: `BM=128 BN=64`, or `-` if there are no
+        parameters.
+        """
         return " ".join(f"{name}={value}" for name, value in (*self.parameters, *self.build)) or "-"
 
     @property
@@ -90,7 +124,9 @@ class Configuration:
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """One launch: function name, blocks and threads in x, y, z, bytes of dynamic shared memory per block, declared accesses."""
+    """One launch: function name, blocks and threads in x, y, z, bytes of dynamic shared memory per
+    block, declared accesses.
+    """
 
     function: str
     grid: tuple[int, int, int]
@@ -120,32 +156,46 @@ class Kernel:
     parameters: Mapping[str, int] = field(default_factory=dict)
     sweep: Mapping[str, Sequence[int]] = field(default_factory=dict)
     configurations: Sequence[Mapping[str, int | Sequence[int]]] = ()
-    """Assignments tried in addition to the product of `sweep`, or alone without a sweep. A parameter left out has its default, and one
-    with a list all values of that.
+    """Assignments tried in addition to the product of `sweep`, or alone without a sweep. A
+    parameter left out has its default, and one with a list all values of that.
     """
     element_types: Sequence[str] = ("float32",)
     uses: Sequence[str] = ()
-    """Libraries of headers that are not in `kernels/include`, by their names in `toolchain.LIBRARIES`."""
+    """Libraries of headers that are not in `kernels/include`, by their names in
+    `toolchain.LIBRARIES`.
+    """
     multiples: Sequence[str] = ()
-    """Arguments that Triton's compiler takes for multiples of 16: bytes of an address, else the number. Each is among `needs`, too."""
+    """Arguments that Triton's compiler takes for multiples of 16: bytes of an address, else the
+    number. Each is among `needs`, too.
+    """
     precision: str = ""
-    """The arithmetic by which results are verified, if it is coarser than the element type's: `tf32`, as for the baseline `cublas_tf32`."""
+    """The arithmetic by which results are verified, if it is coarser than the element type's:
+    `tf32`, as for the baseline `cublas_tf32`.
+    """
     where: Mapping[str, str | int] = field(default_factory=dict)
-    """Named expressions for use in all expressions that know the problem. Each may use those before it."""
+    """Named expressions for use in all expressions that know the problem. Each may use those before
+    it.
+    """
     block: Sequence[str | int] = (1,)
     grid: Sequence[str | int] = (1,)
     dynamic_shared: str | int = 0
     then: Sequence[Mapping[str, Any]] = ()
-    """Launches after the first, each with `function`, `grid`, `block` and optionally `dynamic_shared`, `when` and `accesses`."""
+    """Launches after the first, each with `function`, `grid`, `block` and optionally
+    `dynamic_shared`, `when` and `accesses`.
+    """
     workspace: str | int = ""
-    """Bytes of uninitialized device memory. Every launch gets a pointer to it as an argument after `ldc`. "" for no such argument."""
+    """Bytes of uninitialized device memory. Every launch gets a pointer to it as an argument after
+    `ldc`. "" for no such argument.
+    """
     tensor_maps: Sequence[Mapping[str, Any]] = ()
     """Matrices and boxes. Every launch gets the encoded maps as its last arguments."""
     requires: Sequence[str] = ()
     needs: Sequence[str] = ()
     compute_capability: float = 0.0
     architecture: str = ""
-    """The architecture, such as `sm_90a`, and thus the only compute capability that it runs on; "" for the device's."""
+    """The architecture, such as `sm_90a`, and thus the only compute capability that it runs on; ""
+    for the device's.
+    """
     global_reads: str = ""
     global_writes: str = ""
     accesses: Sequence[Mapping[str, str | int]] = ()
@@ -157,14 +207,16 @@ class Kernel:
 
     def compiler(self, configuration: Configuration) -> str:
         """Return the name of the configuration's compiler in `toolchain.compiler_version`."""
-        return {".c": "cc", ".ptx": "ptxas", ".py": "triton"}.get(self.path.suffix) or configuration.compiler
+        return {".c": "cc", ".ptx": "ptxas", ".py": "triton"}.get(
+            self.path.suffix
+        ) or configuration.compiler
 
     @cached_property
     def includes(self) -> list[Path]:
         """The files that the kernel includes, directly or through another, in quotes or brackets.
 
-        They are in `kernels/include/` or at an absolute path. The compiler's own headers are not among them: the compiler's version stands
-        for them.
+        They are in `kernels/include/` or at an absolute path. The compiler's own headers are not
+        among them: the compiler's version stands for them.
         """
         folder = self.path.parents[1] / "include"
         files: dict[Path, None] = {}
@@ -182,23 +234,39 @@ class Kernel:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the file and of everything in `includes`."""
-        return hashlib.sha256(b"\0".join([self.text.encode(), *(path.read_bytes() for path in self.includes)])).hexdigest()
+        return hashlib.sha256(
+            b"\0".join([self.text.encode(), *(path.read_bytes() for path in self.includes)])
+        ).hexdigest()
 
     def expand(
-        self, lists: Mapping[str, Sequence[int]], element_types: Sequence[str], builds: Sequence[Build] = ((),)
+        self,
+        lists: Mapping[str, Sequence[int]],
+        element_types: Sequence[str],
+        builds: Sequence[Build] = ((),),
     ) -> Iterator[tuple[Configuration, str]]:
-        """Yield the product of the swept lists, then the declared assignments, each with the reason why it is not legal, or "".
+        """Yield the product of the swept lists, then the declared assignments, each with the reason
+        why it is not legal, or "".
 
-        `lists` are the campaign's. A list replaces the header's `sweep` of that parameter, and any list replaces `configurations`. The
-        configurations of a kernel in CUDA C++ are compiled in every way of `builds`. Of a product of more than `MAX_CONFIGURATIONS` only what
-        `requires` allows is yielded. Raises `InputError` if that is still more, or takes more than `MAX_TRIED` values to find.
+        `lists` are the campaign's. A list replaces the header's `sweep` of that parameter, and any
+        list replaces `configurations`. The configurations of a kernel in CUDA C++ are compiled in
+        every way of `builds`. Of a product of more than `MAX_CONFIGURATIONS` only what
+        `requires` allows is yielded. Raises `InputError` if that is still more, or takes more than
+        `MAX_TRIED` values to find.
         """
         builds = builds if self.path.suffix == ".cu" else ((),)
-        values = [list(lists.get(name, self.sweep.get(name, [default]))) for name, default in self.parameters.items()]
-        declared = [] if lists else list(itertools.islice(self._declared(), MAX_CONFIGURATIONS // len(builds) + 1))
+        values = [
+            list(lists.get(name, self.sweep.get(name, [default])))
+            for name, default in self.parameters.items()
+        ]
+        declared = (
+            []
+            if lists
+            else list(itertools.islice(self._declared(), MAX_CONFIGURATIONS // len(builds) + 1))
+        )
         if len(declared) * len(builds) > MAX_CONFIGURATIONS:
             raise InputError(
-                f"{self.id}: configurations: the lists make more than {MAX_CONFIGURATIONS}; expected no more: shorten one"
+                f"{self.id}: configurations: the lists make more than {MAX_CONFIGURATIONS}; "
+                "expected no more: shorten one"
             )
         count = 0 if declared and not self.sweep else math.prod(map(len, values)) * len(builds)
         for element_type in element_types:
@@ -206,17 +274,25 @@ class Kernel:
                 continue
             product = itertools.product(*values) if count else iter(())
             if count > MAX_CONFIGURATIONS:
-                known, swept = {"element_size": ELEMENT_TYPES[element_type].size}, dict(zip(self.parameters, values, strict=True))
+                known, swept = (
+                    {"element_size": ELEMENT_TYPES[element_type].size},
+                    dict(zip(self.parameters, values, strict=True)),
+                )
                 allowed = self._allowed(known, swept, itertools.count())
-                product = itertools.chain([next(allowed, next(product))], allowed)  # if there is none, the first one says why
+                # if there is none, the first one says why
+                product = itertools.chain([next(allowed, next(product))], allowed)
             some = list(itertools.islice(product, MAX_CONFIGURATIONS // len(builds) + 1))
             if len(some) * len(builds) > MAX_CONFIGURATIONS:
                 raise InputError(
-                    f"{self.id}: the lists of its parameters make {count} configurations, of which `requires` allows more than "
-                    f"{MAX_CONFIGURATIONS}; expected no more: shorten a list, or name assignments under `configurations`"
+                    f"{self.id}: the lists of its parameters make {count} configurations, of which "
+                    "`requires` allows more than "
+                    f"{MAX_CONFIGURATIONS}; expected no more: shorten a list, or name assignments "
+                    "under `configurations`"
                 )
             for combination, build in itertools.product(dict.fromkeys([*some, *declared]), builds):
-                configuration = Configuration(element_type, tuple(zip(self.parameters, combination, strict=True)), build)
+                configuration = Configuration(
+                    element_type, tuple(zip(self.parameters, combination, strict=True)), build
+                )
                 yield configuration, self.objection(configuration)
 
     def _declared(self) -> Iterator[tuple[int, ...]]:
@@ -236,19 +312,27 @@ class Kernel:
             return
         (name, values), *rest = lists.items()
         known = {*chosen, name}
-        requires = [requirement for requirement in self.requires if name in (used := names_in(requirement)) and used <= known]
+        requires = [
+            requirement
+            for requirement in self.requires
+            if name in (used := names_in(requirement)) and used <= known
+        ]
         for value in values:
             if next(tried) >= MAX_TRIED:
                 raise InputError(
-                    f"{self.id}: `requires` allows few of the configurations that the lists of its parameters make, but to find them takes "
-                    f"more than {MAX_TRIED} values; expected requirements on the first parameters, or assignments under `configurations`"
+                    f"{self.id}: `requires` allows few of the configurations that the lists of its "
+                    "parameters make, but to find them takes "
+                    f"more than {MAX_TRIED} values; expected requirements on the first parameters, "
+                    "or assignments under `configurations`"
                 )
             names = {**chosen, name: value}
             if all(_holds(requirement, names) for requirement in requires):
                 yield from ((value, *others) for others in self._allowed(names, dict(rest), tried))
 
     def objection(self, configuration: Configuration) -> str:
-        """Return why the configuration is not legal, or "". An expression without a value for it is a reason too."""
+        """Return why the configuration is not legal, or "". An expression without a value for it is
+        a reason too.
+        """
         try:
             return self._objection({**self.parameters, **configuration.names()})
         except InputError as error:
@@ -267,27 +351,34 @@ class Kernel:
         return ""
 
     def blocks(self, names: Mapping[str, Number]) -> list[tuple[str, tuple[int, int, int]]]:
-        """Return the function and the threads per block of each launch; `names` are those of a configuration, as in `names`."""
+        """Return the function and the threads per block of each launch; `names` are those of a
+        configuration, as in `names`.
+        """
         names = {**self.parameters, **names}
         return [(launch["function"], _three(launch["block"], names)) for launch in self._launches]
 
     @property
     def _launches(self) -> list[Mapping[str, Any]]:
-        first = {name: getattr(self, name) for name in ("grid", "block", "dynamic_shared", "accesses")}
+        first = {
+            name: getattr(self, name) for name in ("grid", "block", "dynamic_shared", "accesses")
+        }
         return [{"function": "gemm", **first}, *self.then]
 
     def names(self, configuration: Configuration, given: Mapping[str, Number]) -> dict[str, Number]:
-        """Return all names that expressions that know the problem may use; `given` are the names of the problem and the device.
+        """Return all names that expressions that know the problem may use; `given` are the names of
+        the problem and the device.
 
-        An older configuration may lack a parameter: it then has the default in `parameters`. The same holds in `blocks`, `source`
-        and `objection`.
+        An older configuration may lack a parameter: it then has the default in `parameters`. The
+        same holds in `blocks`, `source` and `objection`.
         """
         names = {**self.parameters, **configuration.names(), **given}
         for name, expression in self.where.items():
             names[name] = evaluate(expression, names)
         return names
 
-    def launches(self, configuration: Configuration, given: Mapping[str, Number]) -> list[LaunchShape]:
+    def launches(
+        self, configuration: Configuration, given: Mapping[str, Number]
+    ) -> list[LaunchShape]:
         """Return the launches that together make one GEMM, in order."""
         names = self.names(configuration, given)
         return [
@@ -303,8 +394,14 @@ class Kernel:
         ]
 
     def workspace_of(self, configuration: Configuration, given: Mapping[str, Number]) -> int | None:
-        """Return the bytes of workspace for a problem on a device; None if the kernel takes none."""
-        return evaluate_int(self.workspace, self.names(configuration, given)) if self.workspace else None
+        """Return the bytes of workspace for a problem on a device; None if the kernel takes
+        none.
+        """
+        return (
+            evaluate_int(self.workspace, self.names(configuration, given))
+            if self.workspace
+            else None
+        )
 
     def maps(self, configuration: Configuration, given: Mapping[str, Number]) -> list[TensorMap]:
         """Return the tensor maps for a problem on a device, in order."""
@@ -313,9 +410,20 @@ class Kernel:
 
     @property
     def geometry(self) -> list[Any]:
-        """How the kernel is launched, as plain data. This and the binary decide everything that the kernel does."""
-        launches = [{key: value for key, value in launch.items() if key != "accesses"} for launch in self._launches]
-        return [dict(self.where), launches, self.workspace, list(self.needs), *map(dict, self.tensor_maps)]
+        """How the kernel is launched, as plain data. This and the binary decide everything that the
+        kernel does.
+        """
+        launches = [
+            {key: value for key, value in launch.items() if key != "accesses"}
+            for launch in self._launches
+        ]
+        return [
+            dict(self.where),
+            launches,
+            self.workspace,
+            list(self.needs),
+            *map(dict, self.tensor_maps),
+        ]
 
     def unmet_need(self, configuration: Configuration, given: Mapping[str, Number]) -> str:
         """Return the need that the problem or the device does not meet, or ""."""
@@ -323,23 +431,37 @@ class Kernel:
         for need in self.needs:
             if not evaluate(need, names):
                 return f"needs {need}"
-        element_size, workspace = ELEMENT_TYPES[configuration.element_type].size, self.workspace_of(configuration, given)
+        element_size, workspace = (
+            ELEMENT_TYPES[configuration.element_type].size,
+            self.workspace_of(configuration, given),
+        )
         for index, matrix in enumerate(self.maps(configuration, given)):
             if reason := objection(matrix, element_size, workspace):
                 return f"tensor_maps[{index}]: {reason}"
         return ""
 
     def source(self, configuration: Configuration) -> str:
-        """Return the text for the compiler: the configuration as constants, then the file with its own line numbers.
+        """Return the text for the compiler: the configuration as constants, then the file with its
+        own line numbers.
 
-        They are constants rather than -D macros: a macro named `T` or `BM` would also rewrite the toolkit's own headers.
+        They are constants rather than -D macros: a macro named `T` or `BM` would also rewrite the
+        toolkit's own headers.
         """
         if self.path.suffix == ".ptx":  # which has no constants to set
             return self.text
         if self.path.suffix == ".py":  # what `triton_child` reads
-            request = {"text": self.text, "element_type": configuration.element_type, "multiples": list(self.multiples)}
-            return json.dumps(request | {"parameters": {**self.parameters, **dict(configuration.parameters)}})
-        element, parameters = ELEMENT_TYPES[configuration.element_type], {**self.parameters, **dict(configuration.parameters)}
+            request = {
+                "text": self.text,
+                "element_type": configuration.element_type,
+                "multiples": list(self.multiples),
+            }
+            return json.dumps(
+                request | {"parameters": {**self.parameters, **dict(configuration.parameters)}}
+            )
+        element, parameters = (
+            ELEMENT_TYPES[configuration.element_type],
+            {**self.parameters, **dict(configuration.parameters)},
+        )
         if self.kind == "cuda":
             lines = [f"using T = {element.c_type};", f"using Acc = {element.accumulator};"]
             lines = [f"#include <{element.header}>", *lines] if element.header else lines
@@ -357,7 +479,9 @@ def _three(extents: Sequence[str | int], names: Mapping[str, Number]) -> tuple[i
 
 
 def _holds(requirement: str, names: Mapping[str, Number]) -> bool:
-    """Return whether a requirement is met. One without a value, because something is divided by 0, is not."""
+    """Return whether a requirement is met. One without a value, because something is divided by 0,
+    is not.
+    """
     try:
         return bool(evaluate(requirement, names))
     except InputError:

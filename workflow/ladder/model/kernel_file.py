@@ -18,7 +18,20 @@ from ladder.model.kernel import _INCLUDE, SUFFIXES, Configuration, Kernel
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx", ".py"}
 """Suffixes of files that somebody may mean as kernels."""
 
-PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alpha", "beta", "alignment", "alignment_a", "alignment_b", "alignment_c")
+PROBLEM_NAMES = (
+    "M",
+    "N",
+    "K",
+    "lda",
+    "ldb",
+    "ldc",
+    "alpha",
+    "beta",
+    "alignment",
+    "alignment_a",
+    "alignment_b",
+    "alignment_c",
+)
 DEVICE_NAMES = {
     "sm_count": "sm_count",
     "shared_memory_per_block": "shared_memory_per_block_bytes",
@@ -29,20 +42,36 @@ THREAD_NAMES = ("thread", "x", "y")
 _OF_CONFIGURATION = ("block", "requires")
 """Keys whose expressions know only the parameters."""
 _OF_PROBLEM = (
-    "grid", "dynamic_shared", "when", "workspace", "at", "width", "height", "pitch", "box", "swizzle", "needs", "global_reads",
-    "global_writes", "accesses",
-)  # fmt: skip
+    "grid",
+    "dynamic_shared",
+    "when",
+    "workspace",
+    "at",
+    "width",
+    "height",
+    "pitch",
+    "box",
+    "swizzle",
+    "needs",
+    "global_reads",
+    "global_writes",
+    "accesses",
+)
 """Keys whose expressions also know the problem and, for a CUDA kernel, the device."""
 _HEADER = re.compile(r"\A\s*(?:/\*|\"{3})---\n(.*?)\n---(?:\*/|\"{3})", re.DOTALL)
 _GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
-_READS = re.compile(rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)", re.MULTILINE)
+_READS = re.compile(
+    rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)",
+    re.MULTILINE,
+)
 """Everything that makes a compiler read another file. `_INCLUDE` must see it too."""
 
 
 def device_names(environment: Mapping[str, Any]) -> dict[str, int]:
     """Return the values of `DEVICE_NAMES` of the device that an `environment.json` describes.
 
-    Data older than `clusters_of_4` gets the most that there can be, `sm_count // 4`, or 0 if the device has no clusters.
+    Data older than `clusters_of_4` gets the most that there can be, `sm_count // 4`, or 0 if the
+    device has no clusters.
     """
     attributes = environment.get("attributes", {})
     if {"sm_count", "compute_capability"} <= attributes.keys():
@@ -52,29 +81,44 @@ def device_names(environment: Mapping[str, Any]) -> dict[str, int]:
 
 
 def check_name(name: str, source: str) -> None:
-    """Raise `InputError` unless a kernel may have this name: files and tables have the baselines under theirs."""
+    """Raise `InputError` unless a kernel may have this name: files and tables have the baselines
+    under theirs.
+    """
     taken = [BASELINE_JOB, *itertools.chain.from_iterable(BASELINES.values())]
     if not re.fullmatch("[A-Za-z0-9_]+", name) or name in taken:
         raise InputError(
-            f"{source}: the name of a kernel; expected letters, digits and _ only, and none of {', '.join(taken)}, which baselines have"
+            f"{source}: the name of a kernel; expected letters, digits and _ only, and none of "
+            f"{', '.join(taken)}, which baselines have"
         )
 
 
 def parse(path: Path) -> Kernel:
-    """Return the kernel in a file. Raises `InputError` with the file and the key if the header cannot be used."""
+    """Return the kernel in a file. Raises `InputError` with the file and the key if the header
+    cannot be used.
+    """
     kind, text = path.parent.name, yaml_schema.read(path)
     check_name(path.stem, str(path))
     match = _HEADER.match(text)
     if not match:
-        raise InputError(f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML, or a docstring")
-    for other in (path.with_suffix(suffix) for suffix in SUFFIXES.get(kind, ()) if suffix != path.suffix):
+        raise InputError(
+            f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML, "
+            "or a docstring"
+        )
+    for other in (
+        path.with_suffix(suffix) for suffix in SUFFIXES.get(kind, ()) if suffix != path.suffix
+    ):
         if _is_kernel(other):
-            raise InputError(f"{path}: two kernels of one name, beside {other.name}; expected another name for one of them")
+            raise InputError(
+                f"{path}: two kernels of one name, beside {other.name}; expected another name for "
+                "one of them"
+            )
     before = text[: match.start(1)].count("\n")  # so that messages name lines of the file
     header = yaml_schema.load("\n" * before + match.group(1), f"{path}: header")
     yaml_schema.check(header, "kernel", f"{path}: header")
     multiples = header.get("multiples", [])
-    needs = [f"{f'alignment_{name.lower()}' if name in 'ABC' else name} % 16 == 0" for name in multiples]
+    needs = [
+        f"{f'alignment_{name.lower()}' if name in 'ABC' else name} % 16 == 0" for name in multiples
+    ]
     header |= {"needs": [*needs, *header.get("needs", [])]}
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
     _check_names(kernel, header)
@@ -90,7 +134,8 @@ def parse(path: Path) -> Kernel:
 def _check_place(kernel: Kernel) -> None:
     """Raise `InputError` unless what a kernel says of its place on the ladder goes together.
 
-    A rung may be copied to a project without the one that it builds on; only a name that looks misspelled is refused.
+    A rung may be copied to a project without the one that it builds on; only a name that looks
+    misspelled is refused.
     """
     if not kernel.builds_on:
         return
@@ -105,90 +150,149 @@ def _check_place(kernel: Kernel) -> None:
 
 
 def _check_includes(path: Path, text: str, start: int) -> None:
-    """Raise `InputError` for a file that is read but not seen by `includes`: a change of that file would leave a stale result."""
+    """Raise `InputError` for a file that is read but not seen by `includes`: a change of that file
+    would leave a stale result.
+    """
     for match in _READS.finditer(text, start):
         begins = match.start(match.lastindex or 0)
         if not _INCLUDE.match(text, text.rfind("\n", 0, begins) + 1):
             line = text.count("\n", 0, match.end()) + 1
             raise InputError(
-                f'{path}: line {line}: got {yaml_schema.shorten(text[begins : match.end()])}; expected #include "..." or '
-                "#include <...> only, without a macro or a comment in it: what it names is looked at, to measure again when it has changed"
+                f"{path}: line {line}: got {yaml_schema.shorten(text[begins : match.end()])}; "
+                'expected #include "..." or '
+                "#include <...> only, without a macro or a comment in it: what it names is looked "
+                "at, to measure again when it has changed"
             )
 
 
 def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
-    """Raise `InputError` unless every expression uses known names only and has a value for the default configuration."""
+    """Raise `InputError` unless every expression uses known names only and has a value for the
+    default configuration.
+    """
     source = f"{kernel.path}: header"
     for name in kernel.parameters:
         if name in (*PROBLEM_NAMES, *"ABCT"):
-            raise InputError(f"{source}: parameters.{name}: the name is taken by the pipeline; choose another")
-        for path, text in {kernel.path: kernel.text, **{it: it.read_text(errors="replace") for it in kernel.includes}}.items():
+            raise InputError(
+                f"{source}: parameters.{name}: the name is taken by the pipeline; choose another"
+            )
+        for path, text in {
+            kernel.path: kernel.text,
+            **{it: it.read_text(errors="replace") for it in kernel.includes},
+        }.items():
             if macro := re.search(rf"^\s*#\s*define\s+{name}\b", text, re.MULTILINE):
                 raise InputError(
-                    f"{path}: line {text.count(chr(10), 0, macro.end()) + 1}: got {macro[0].strip()}; expected no macro of this name: "
+                    f"{path}: line {text.count(chr(10), 0, macro.end()) + 1}: got "
+                    f"{macro[0].strip()}; expected no macro of this name: "
                     f"the pipeline defines the parameter {name}"
                 )
-    given = [("sweep", kernel.sweep), *((f"configurations[{i}]", own) for i, own in enumerate(kernel.configurations))]
+    given = [
+        ("sweep", kernel.sweep),
+        *((f"configurations[{i}]", own) for i, own in enumerate(kernel.configurations)),
+    ]
     for where, name in [(where, name) for where, values in given for name in values]:
         if name not in kernel.parameters:
-            raise InputError(f"{source}: {where}.{name}: no such parameter; known: {', '.join(kernel.parameters) or 'none'}")
+            raise InputError(
+                f"{source}: {where}.{name}: no such parameter; known: "
+                f"{', '.join(kernel.parameters) or 'none'}"
+            )
     if kernel.precision and list(kernel.element_types) != ["float32"]:
         raise InputError(
-            f"{source}: precision: got {yaml_schema.shorten(kernel.precision)}; expected element_types to be [float32]"
+            f"{source}: precision: got {yaml_schema.shorten(kernel.precision)}; expected "
+            "element_types to be [float32]"
         )
     if kernel.kind == "cuda" and not {"block", "grid"} <= set(header):
         raise InputError(f"{source}: missing key block or grid; a CUDA kernel declares both")
-    launching = sorted({"architecture", "block", "grid", "dynamic_shared", "then", "workspace", "tensor_maps"} & set(header))
+    launching = sorted(
+        {"architecture", "block", "grid", "dynamic_shared", "then", "workspace", "tensor_maps"}
+        & set(header)
+    )
     if kernel.kind == "cpu" and launching:
         raise InputError(
-            f"{source}: {launching[0]}: got {yaml_schema.shorten(header[launching[0]])}; expected CUDA kernels only to have it"
+            f"{source}: {launching[0]}: got {yaml_schema.shorten(header[launching[0]])}; expected "
+            "CUDA kernels only to have it"
         )
-    if kernel.kind == "cpu" and (cuda_only := [name for name in kernel.element_types if name in OF_CUDA]):
-        raise InputError(f"{source}: element_types: got {cuda_only[0]}; expected CUDA kernels only to have it")
+    if kernel.kind == "cpu" and (
+        cuda_only := [name for name in kernel.element_types if name in OF_CUDA]
+    ):
+        raise InputError(
+            f"{source}: element_types: got {cuda_only[0]}; expected CUDA kernels only to have it"
+        )
     default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
-    known = default | dict.fromkeys((*PROBLEM_NAMES, *(DEVICE_NAMES if kernel.kind == "cuda" else ())), 1000)
+    known = default | dict.fromkeys(
+        (*PROBLEM_NAMES, *(DEVICE_NAMES if kernel.kind == "cuda" else ())), 1000
+    )
     of_thread = dict.fromkeys(THREAD_NAMES, 0)
 
     def value_of(key: str, expression: str | int, names: Mapping[str, Number]) -> Number:
         try:
             unknown = names_in(expression) - set(names)
             if unknown:
-                raise InputError(f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}")
+                raise InputError(
+                    f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}"
+                )
             return evaluate(expression, names)
         except InputError as error:
             text = str(expression)
             cut = text.count("(") != text.count(")")  # YAML took a comma for the end of an element
-            hint = '; an expression with a comma is written in quotes: ["ceil_div(N, BX)", M]' if cut else ""
-            raise InputError(f"{source}: {key}: {yaml_schema.shorten(expression)}: {error}{hint}") from None
+            hint = (
+                '; an expression with a comma is written in quotes: ["ceil_div(N, BX)", M]'
+                if cut
+                else ""
+            )
+            raise InputError(
+                f"{source}: {key}: {yaml_schema.shorten(expression)}: {error}{hint}"
+            ) from None
 
     for name, expression in kernel.where.items():
         if name in (*known, *of_thread):
-            raise InputError(f"{source}: where.{name}: the name is taken by the pipeline; choose another")
+            raise InputError(
+                f"{source}: where.{name}: the name is taken by the pipeline; choose another"
+            )
         known[name] = value_of(f"where.{name}", expression, known)
     if kernel.path.suffix == ".ptx" and "parameters" in header:
         raise InputError(
-            f"{source}: parameters: got {yaml_schema.shorten(header['parameters'])}; expected none, because PTX has no constants to set"
+            f"{source}: parameters: got {yaml_schema.shorten(header['parameters'])}; expected "
+            "none, because PTX has no constants to set"
         )
     if kernel.path.suffix == ".ptx" and len(kernel.element_types) > 1:
         raise InputError(
-            f"{source}: element_types: got {', '.join(kernel.element_types)}; expected one, because PTX has no type `T`"
+            f"{source}: element_types: got {', '.join(kernel.element_types)}; expected one, "
+            "because PTX has no type `T`"
         )
-    if kernel.path.suffix == ".py" and (refused := sorted({"then", "workspace", "tensor_maps", "architecture"} & set(header))):
+    if kernel.path.suffix == ".py" and (
+        refused := sorted({"then", "workspace", "tensor_maps", "architecture"} & set(header))
+    ):
         raise InputError(
-            f"{source}: {refused[0]}: got {yaml_schema.shorten(header[refused[0]])}; expected none in a Triton kernel"
+            f"{source}: {refused[0]}: got {yaml_schema.shorten(header[refused[0]])}; expected none "
+            "in a Triton kernel"
         )
     if kernel.multiples and kernel.path.suffix != ".py":
-        raise InputError(f"{source}: multiples: got {', '.join(kernel.multiples)}; expected Triton kernels (.py) only to have it")
+        raise InputError(
+            f"{source}: multiples: got {', '.join(kernel.multiples)}; expected Triton kernels "
+            "(.py) only to have it"
+        )
     if kernel.uses and kernel.path.suffix != ".cu":
-        raise InputError(f"{source}: uses: got {', '.join(kernel.uses)}; expected kernels in CUDA C++ (.cu) only to have it")
-    expressions = [(key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM]
+        raise InputError(
+            f"{source}: uses: got {', '.join(kernel.uses)}; expected kernels in CUDA C++ (.cu) "
+            "only to have it"
+        )
+    expressions = [
+        (key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM
+    ]
     for index, launch in enumerate(kernel.then):
-        expressions += [(f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"]
+        expressions += [
+            (f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"
+        ]
     for index, entry in enumerate(kernel.tensor_maps):
-        expressions += [(f"tensor_maps[{index}].{key}", value) for key, value in entry.items() if key != "of"]
+        expressions += [
+            (f"tensor_maps[{index}].{key}", value) for key, value in entry.items() if key != "of"
+        ]
     for key, value in expressions:
         last = key.rsplit(".", 1)[-1]
-        names = {**(known if last in _OF_PROBLEM else default), **(of_thread if last == "accesses" else {})}
+        names = {
+            **(known if last in _OF_PROBLEM else default),
+            **(of_thread if last == "accesses" else {}),
+        }
         if last == "accesses":
             value = [expression for access in value for expression in access.values()]
         for expression in value if isinstance(value, list) else [value]:
@@ -196,7 +300,9 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
 
 
 def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[str, Kernel]:
-    """Return all kernels in `root`/kernels by id, in ladder order. `refused` gets the errors of those that cannot be used, by id."""
+    """Return all kernels in `root`/kernels by id, in ladder order. `refused` gets the errors of
+    those that cannot be used, by id.
+    """
     kernels = {}
     for kind in KINDS:
         for path in _files(root, kind):
@@ -214,13 +320,16 @@ def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[s
 def known(root: Path = ROOT) -> Mapping[str, Kernel]:
     """Return the kernels in `root`/kernels by name, as they are when this is first called.
 
-    For those who know of a kernel no more than a table says. A table may name kernels that are gone.
+    For those who know of a kernel no more than a table says. A table may name kernels that are
+    gone.
     """
     return {kernel.name: kernel for kernel in discover(root).values()}
 
 
 def is_rung(name: str) -> bool:
-    """Return whether a name in a table is that of a rung: not of a baseline, nor of a rival by its header."""
+    """Return whether a name in a table is that of a rung: not of a baseline, nor of a rival by its
+    header.
+    """
     kernel = known().get(name)
     return not (is_baseline(name) or (kernel and kernel.rival))
 
@@ -228,7 +337,8 @@ def is_rung(name: str) -> bool:
 def strays(root: Path) -> list[str]:
     """Return a message for each file in `root`/kernels that is not taken for a kernel."""
     return [
-        f"{path}: taken for no kernel; expected the suffix {' or '.join(SUFFIXES[kind])}, and a comment /*--- … ---*/ of YAML "
+        f"{path}: taken for no kernel; expected the suffix {' or '.join(SUFFIXES[kind])}, and a "
+        "comment /*--- … ---*/ of YAML "
         "at the beginning"
         for kind in KINDS
         for path in _files(root, kind)
@@ -239,7 +349,11 @@ def strays(root: Path) -> list[str]:
 def _files(root: Path, kind: str) -> list[Path]:
     """Return the source files in a kind's folder, without those that editors leave beside them."""
     paths = (root / "kernels" / kind).glob("*")
-    return sorted(path for path in paths if path.is_file() and path.name[0] not in ".#" and path.suffix in SOURCES)
+    return sorted(
+        path
+        for path in paths
+        if path.is_file() and path.name[0] not in ".#" and path.suffix in SOURCES
+    )
 
 
 def path_of(root: Path, kind: str, name: str) -> Path:
@@ -249,8 +363,15 @@ def path_of(root: Path, kind: str, name: str) -> Path:
 
 
 def _is_kernel(path: Path) -> bool:
-    """Return whether a file in a kind's folder is taken for a kernel: it has a language's suffix and begins with a header."""
+    """Return whether a file in a kind's folder is taken for a kernel: it has a language's suffix
+    and begins with a header.
+    """
     if path.suffix not in SUFFIXES.get(path.parent.name, ()) or not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b'"""---' if path.suffix == ".py" else b"/*---")
+        return (
+            file.read(200)
+            .removeprefix(b"\xef\xbb\xbf")
+            .lstrip()
+            .startswith(b'"""---' if path.suffix == ".py" else b"/*---")
+        )

@@ -11,7 +11,9 @@ VARIED = ("alpha", "beta", "padding", "offset", "distribution")
 
 @dataclass(frozen=True)
 class Problem:
-    """`C <- alpha*A*B + beta*C`, row-major: A is M x K (lda), B is K x N (ldb), C is M x N (ldc)."""
+    """`C <- alpha*A*B + beta*C`, row-major: A is M x K (lda), B is K x N (ldb), C is M x N
+    (ldc).
+    """
 
     m: int
     n: int
@@ -20,9 +22,13 @@ class Problem:
     alpha: float = 1.0
     beta: float = 0.0
     padding: int | str = 0
-    """Elements added to every row of A, B and C, such as `1,4,2`. A single number p means `p,p,2p`, so that a mix-up shows."""
+    """Elements added to every row of A, B and C, such as `1,4,2`. A single number p means `p,p,2p`,
+    so that a mix-up shows.
+    """
     offset: int | str = 0
-    """Elements from an aligned address to the beginning of A, B and C, such as `0,1,3`. A single number holds for all three."""
+    """Elements from an aligned address to the beginning of A, B and C, such as `0,1,3`. A single
+    number holds for all three.
+    """
     distribution: str = "uniform"
     seed: int = 0
 
@@ -50,7 +56,9 @@ class Problem:
 
     @property
     def label(self) -> str:
-        """`4096` for a square, else `64x4096x4096` (M x N x K), then the operands' unusual properties: `4096 beta=0.5 padding=3`."""
+        """`4096` for a square, else `64x4096x4096` (M x N x K), then the operands' unusual
+        properties: `4096 beta=0.5 padding=3`.
+        """
         size = str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
         return " ".join([size, *(f"{name}={value}" for name, value in self.varied.items())])
 
@@ -58,12 +66,21 @@ class Problem:
     def varied(self) -> dict[str, str]:
         """The operands' unusual properties, as text."""
         usual = Problem(self.m, self.n, self.k)
-        own = {name: getattr(self, name) for name in VARIED if getattr(self, name) != getattr(usual, name)}
-        return {name: value if isinstance(value, str) else format(value, "g") for name, value in own.items()}
+        own = {
+            name: getattr(self, name)
+            for name in VARIED
+            if getattr(self, name) != getattr(usual, name)
+        }
+        return {
+            name: value if isinstance(value, str) else format(value, "g")
+            for name, value in own.items()
+        }
 
     @property
     def alignments(self) -> list[int]:
-        """The largest power of two, at most 16, that divides the byte address of A, of B and of C."""
+        """The largest power of two, at most 16, that divides the byte address of A, of B and of
+        C.
+        """
         shifts = [offset * ELEMENT_TYPES[self.element_type].size for offset in self.offsets]
         return [min(16, shift & -shift) if shift else 16 for shift in shifts]
 
@@ -73,13 +90,19 @@ class Problem:
 
     @property
     def bytes(self) -> int:
-        """Bytes of device memory that a measurement takes: the operands, and what float64 verification adds."""
+        """Bytes of device memory that a measurement takes: the operands, and what float64
+        verification adds.
+        """
         operands = self.m * self.lda + self.k * self.ldb + self.m * self.ldc
-        return operands * ELEMENT_TYPES[self.element_type].size + 8 * (self.m * self.k + self.k * self.n + 2 * self.m * self.n)
+        return operands * ELEMENT_TYPES[self.element_type].size + 8 * (
+            self.m * self.k + self.k * self.n + 2 * self.m * self.n
+        )
 
     @property
     def host_bytes(self) -> int:
-        """Bytes of memory that a measurement on the CPU takes: two copies of the operands, three of C, and NumPy's float64 reference."""
+        """Bytes of memory that a measurement on the CPU takes: two copies of the operands, three of
+        C, and NumPy's float64 reference.
+        """
         a_and_b, c = self.m * self.lda + self.k * self.ldb, self.m * self.ldc
         wide = 8 * (2 * (self.m * self.k + self.k * self.n) + 7 * self.m * self.n)
         return ELEMENT_TYPES[self.element_type].size * (2 * a_and_b + 3 * c) + wide
@@ -96,16 +119,22 @@ class Problem:
             "alpha": self.alpha,
             "beta": self.beta,
             "alignment": min(self.alignments),
-            **dict(zip(("alignment_a", "alignment_b", "alignment_c"), self.alignments, strict=True)),
+            **dict(
+                zip(("alignment_a", "alignment_b", "alignment_c"), self.alignments, strict=True)
+            ),
         }
 
 
 def joined(numbers: Sequence[int], of_c: int = 1) -> int | str:
-    """Return the numbers of A, B and C as `padding` (with `of_c` 2) and `offset` have them: one number if it says all three."""
+    """Return the numbers of A, B and C as `padding` (with `of_c` 2) and `offset` have them: one
+    number if it says all three.
+    """
     return numbers[0] if list(numbers) == _three(numbers[0], of_c) else ",".join(map(str, numbers))
 
 
 def _three(given: int | str, of_c: int = 1) -> list[int]:
-    """Return the numbers of A, B and C. A single number is that of A and B; C has `of_c` times as many."""
+    """Return the numbers of A, B and C. A single number is that of A and B; C has `of_c` times as
+    many.
+    """
     numbers = [int(number) for number in str(given).split(",")]
     return numbers if len(numbers) == 3 else [numbers[0], numbers[0], of_c * numbers[0]]

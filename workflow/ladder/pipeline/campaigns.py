@@ -1,7 +1,8 @@
-"""Load the campaigns that a run may need. Each is loaded and checked as a whole when a target first needs it.
+"""Load the campaigns that a run may need. Each is loaded and checked as a whole when a target first
+needs it.
 
-Snakemake knows its targets only after it has read the rules. So the rules ask for a campaign in functions of wildcards, and
-anything that only one target needs is checked only for that target.
+Snakemake knows its targets only after it has read the rules. So the rules ask for a campaign in
+functions of wildcards, and anything that only one target needs is checked only for that target.
 """
 
 import re
@@ -31,7 +32,9 @@ REPRODUCE = "reproduce"
 
 @dataclass(frozen=True)
 class Campaigns:
-    """The campaign that the command line names, or the default one, and that of `snakemake reproduce`."""
+    """The campaign that the command line names, or the default one, and that of `snakemake
+    reproduce`.
+    """
 
     root: Path
     """The folder of the checkout."""
@@ -39,12 +42,18 @@ class Campaigns:
     """The files of --configfile."""
     config: Mapping[str, Any]
     """Snakemake's configuration, with the values of --config."""
-    architectures: Callable[[Campaign, Sequence[DetectedDevice], Sequence[DetectedDevice]], list[str]]
-    """Returns the architectures for CUDA kernels, from a campaign, its devices and the GPUs of this machine."""
+    architectures: Callable[
+        [Campaign, Sequence[DetectedDevice], Sequence[DetectedDevice]], list[str]
+    ]
+    """Returns the architectures for CUDA kernels, from a campaign, its devices and the GPUs of this
+    machine.
+    """
     submits: bool
     """Whether jobs are submitted to other machines."""
     is_main: bool
-    """Whether this process plans the jobs. Then an unusable kernel file is an error in a campaign that chooses it, and plans are written."""
+    """Whether this process plans the jobs. Then an unusable kernel file is an error in a campaign
+    that chooses it, and plans are written.
+    """
     refused: dict[str, InputError] = field(default_factory=dict)
     """Why kernel files are unusable, by kernel."""
     _targets: dict[str, Targets] = field(default_factory=dict)
@@ -58,39 +67,59 @@ class Campaigns:
         data, source = campaign_file.read(self.root / "config", self.config_files, config)
         yaml_schema.check(data, "config", source)
         if data.get("kernels") == "published":
-            data = data | {"kernels": self._published_ids(source, data.get("element_types", ["float32"]))}
+            data = data | {
+                "kernels": self._published_ids(source, data.get("element_types", ["float32"]))
+            }
         return (self._narrowed_to_claim(data, source) if "claim" in data else data), source
 
     def _published_ids(self, source: str, element_types: Sequence[str]) -> list[str]:
-        """Return the ids of the kernels published in these element types that this checkout has. Raises `InputError` if it has none."""
+        """Return the ids of the kernels published in these element types that this checkout has.
+        Raises `InputError` if it has none.
+        """
         here = {*self.kernels, *self.refused}
         ids = [id for id in Published(self.root / PUBLISHED, {}).ids(element_types) if id in here]
         if not ids:
-            raise InputError(f"{source}: kernels: got published, but {self.root / PUBLISHED} has none of this checkout's kernels")
+            raise InputError(
+                f"{source}: kernels: got published, but {self.root / PUBLISHED} has none of this "
+                "checkout's kernels"
+            )
         return ids
 
     def _narrowed_to_claim(self, data: Mapping[str, Any], source: str) -> dict[str, Any]:
-        """Return the data of a campaign with only those kernels and problems that its `claim` is about.
+        """Return the data of a campaign with only those kernels and problems that its `claim` is
+        about.
 
         Raises `InputError` for an unknown claim, and for one that a study decides.
         """
         claim, path = data["claim"], self.root / PUBLISHED / JUDGED
         keys = {entry["id"]: entry["key"] for entry in (read_json(path) if path.exists() else [])}
-        names = {name for id, key in keys.items() if f"{id}:".startswith(f"{claim}:") for name in (id, *key)}
+        names = {
+            name
+            for id, key in keys.items()
+            if f"{id}:".startswith(f"{claim}:")
+            for name in (id, *key)
+        }
         if not names:
             known = list(dict.fromkeys(id.split(":")[0] for id in keys))
             raise InputError(f"{source}: claim: got {claim!r}; {one_of(claim, known)}")
         claims = yaml_schema.load(yaml_schema.read(self.root / CLAIMS), str(CLAIMS))
         if any("study" in it for it in claims if it["id"] == claim.split(":")[0]):
             raise InputError(
-                f"{source}: claim: got {claim!r}, which a study decides; expected a claim about a dataset. "
+                f"{source}: claim: got {claim!r}, which a study decides; expected a claim about a "
+                "dataset. "
                 "docs/artifact.md has the command of the study"
             )
         kernels = sorted(id for id in {**self.kernels, **self.refused} if id.split("/")[1] in names)
-        sizes = sorted([int(size) for size in name.split("x")] for name in names if re.fullmatch(r"\d+(x\d+x\d+)?", name))
+        sizes = sorted(
+            [int(size) for size in name.split("x")]
+            for name in names
+            if re.fullmatch(r"\d+(x\d+x\d+)?", name)
+        )
         problems = {kind: [size * (3 // len(size)) for size in sizes] for kind in data["problems"]}
         # a claim about all rows together names no kernel and no problem
-        needed = ({"kernels": kernels} if kernels else {}) | ({"problems": problems} if sizes else {})
+        needed = ({"kernels": kernels} if kernels else {}) | (
+            {"problems": problems} if sizes else {}
+        )
         return {**data, **needed, "campaign": campaign_file.narrowed(data["campaign"], [claim])}
 
     @cached_property
@@ -99,7 +128,9 @@ class Campaigns:
 
     @cached_property
     def _reproduce(self) -> tuple[dict[str, Any], str]:
-        return self._named if self.config_files else self._read({"campaign": REPRODUCE, **self.config})
+        return (
+            self._named if self.config_files else self._read({"campaign": REPRODUCE, **self.config})
+        )
 
     @property
     def name(self) -> str:
@@ -109,7 +140,9 @@ class Campaigns:
 
     @property
     def reproduce_name(self) -> str:
-        """The name of the campaign of `snakemake reproduce`, even if that campaign cannot be used."""
+        """The name of the campaign of `snakemake reproduce`, even if that campaign cannot be
+        used.
+        """
         try:
             name: str = self._reproduce[0]["campaign"]
         except InputError:
@@ -118,7 +151,9 @@ class Campaigns:
 
     @property
     def source(self) -> str:
-        """The name that messages give to the file of the campaign that the command line asks for."""
+        """The name that messages give to the file of the campaign that the command line asks
+        for.
+        """
         return self._named[1]
 
     @cached_property
@@ -130,7 +165,9 @@ class Campaigns:
         return data
 
     def targets(self, name: str) -> Targets:
-        """Return the targets of a campaign, after checking it as a whole. Raises `InputError` if it cannot be used."""
+        """Return the targets of a campaign, after checking it as a whole. Raises `InputError` if it
+        cannot be used.
+        """
         if name not in self._targets:
             self._targets[name] = self._load(name)
         return self._targets[name]
@@ -142,7 +179,8 @@ class Campaigns:
             data, source = self._named
         else:
             raise InputError(
-                f"results/{name}: got no campaign of this name; expected results/{self.name}, or `--config campaign={name}`"
+                f"results/{name}: got no campaign of this name; expected results/{self.name}, or "
+                f"`--config campaign={name}`"
             )
         kernels = self.kernels  # fills `refused`
         campaign = campaign_file.load(data, source, kernels, self.refused if self.is_main else {})
@@ -150,8 +188,10 @@ class Campaigns:
         devices = detect.resolve(campaign, gpus, detect.detect_cpu())
         if self.submits and not campaign.partitions:
             raise InputError(
-                f"{source}: partitions: missing, and this machine's devices are not those that submitted jobs run on; expected the "
-                "cluster's, such as {a100: {device: nvidia-a100-sxm4-80gb, architecture: sm_80, resources: {slurm_partition: a100}}}; "
+                f"{source}: partitions: missing, and this machine's devices are not those that "
+                "submitted jobs run on; expected the "
+                "cluster's, such as {a100: {device: nvidia-a100-sxm4-80gb, architecture: sm_80, "
+                "resources: {slurm_partition: a100}}}; "
                 "config/README.md explains them"
             )
         targets = Targets(campaign, devices, self.architectures(campaign, devices, gpus))
@@ -160,7 +200,9 @@ class Campaigns:
         return targets
 
     def gpus(self, campaign: Campaign) -> list[DetectedDevice]:
-        """Return the GPUs of this machine. Raises `InputError` if its driver does not work, unless the campaign measures no GPU here."""
+        """Return the GPUs of this machine. Raises `InputError` if its driver does not work, unless
+        the campaign measures no GPU here.
+        """
         try:
             return detect.detect_gpus()
         except InputError:
@@ -169,10 +211,12 @@ class Campaigns:
             raise
 
     def requests(self, gpu: bool, **usual: Any) -> dict[str, Callable[..., Any]]:
-        """Return a job's resource requests: functions of Snakemake's wildcards, threads and attempt, by resource.
+        """Return a job's resource requests: functions of Snakemake's wildcards, threads and
+        attempt, by resource.
 
-        The resources are the `usual` ones and those that partitions name. A job does not request a resource for which neither has
-        an amount. A usual amount may be a function of the targets and the threads. `gpu` says whether the job runs on the device.
+        The resources are the `usual` ones and those that partitions name. A job does not request a
+        resource for which neither has an amount. A usual amount may be a function of the targets
+        and the threads. `gpu` says whether the job runs on the device.
         """
 
         def request(resource: str) -> Callable[..., Any]:
@@ -180,7 +224,14 @@ class Campaigns:
                 targets = self.targets(wildcards.dataset)
                 device, arch = (getattr(wildcards, name, "") for name in ("device", "arch"))
                 mine = usual.get(resource)
-                return targets.request(resource, mine(targets, threads) if callable(mine) else mine, gpu, device, arch, attempt)
+                return targets.request(
+                    resource,
+                    mine(targets, threads) if callable(mine) else mine,
+                    gpu,
+                    device,
+                    arch,
+                    attempt,
+                )
 
             return amount
 
@@ -189,5 +240,9 @@ class Campaigns:
 
     def _partition_resources(self) -> set[str]:
         """Return the resources that the campaigns' partitions name."""
-        partitions = [partition for data in self.data.values() for partition in data.get("partitions", {}).values()]
+        partitions = [
+            partition
+            for data in self.data.values()
+            for partition in data.get("partitions", {}).values()
+        ]
         return {name for partition in partitions for name in partition.get("resources", {})}

@@ -1,4 +1,6 @@
-"""Digest the modules that a stage depends on, because Snakemake sees a job's script but not what the script imports."""
+"""Digest the modules that a stage depends on, because Snakemake sees a job's script but not what
+the script imports.
+"""
 
 import hashlib
 import re
@@ -7,12 +9,16 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 IMPORT = re.compile(r"^ *from ladder((?:\.\w+)*) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
-"""A pattern, because a parser is much slower, and every start of Snakemake and most jobs would wait for it."""
+"""A pattern, because a parser is much slower, and every start of Snakemake and most jobs would wait
+for it.
+"""
 
 
 @lru_cache
 def imports(module: str) -> frozenset[str]:
-    """Return the modules of the package that a module imports anywhere in its text: `worker` -> `devices.cuda`, `timing`, …"""
+    """Return the modules of the package that a module imports anywhere in its text: `worker` ->
+    `devices.cuda`, `timing`, …
+    """
     imported = set()
     for base, in_parentheses, in_line in IMPORT.findall(path(module).read_text()):
         for name in re.findall(r"(\w+)(?: as \w+)?", in_parentheses or in_line):
@@ -49,12 +55,16 @@ def closure(*modules: str) -> set[str]:
 
 
 def digest(*modules: str) -> str:
-    """Return a digest of the modules, all that they import, and the device code and pages beside them."""
+    """Return a digest of the modules, all that they import, and the device code and pages beside
+    them.
+    """
     state = hashlib.sha256()
     for module in sorted(closure(*modules)):
         files = [path(module), *path(module).parent.glob(f"{path(module).stem}.html")]
         if module.startswith("devices"):
-            files += sorted({*(PACKAGE / "devices").glob("*.c*"), *(PACKAGE / "devices").glob("*.h")})
+            files += sorted(
+                {*(PACKAGE / "devices").glob("*.c*"), *(PACKAGE / "devices").glob("*.h")}
+            )
         for file in files:
             state.update(file.read_bytes())
     return state.hexdigest()[:16]

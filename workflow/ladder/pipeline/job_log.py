@@ -32,7 +32,8 @@ class _Both:
 def job(log: str) -> Iterator[None]:
     """Run the body and write its stderr to the log, too.
 
-    An `InputError` ends the process with its message alone. For any other error the log gets the traceback.
+    An `InputError` ends the process with its message alone. For any other error the log gets the
+    traceback.
     """
     with clear_errors(), Path(log).open("wb", buffering=0) as raw:
         file = TextIOWrapper(raw, write_through=True)

@@ -1,4 +1,6 @@
-"""Word messages for the end of a run: why jobs failed, why Slurm refused them, and how busy the device was."""
+"""Word messages for the end of a run: why jobs failed, why Slurm refused them, and how busy the
+device was.
+"""
 
 import csv
 import re
@@ -13,7 +15,8 @@ ENDED = "Terminating processes on user request"
 REFUSALS = {
     "invalid partition": "slurm_partition",
     "Invalid generic resource": "gres, gpu or gpu_model",
-    "Requested node configuration is not available": "gres, gpu, gpu_model, constraint, mem_mb or slurm_extra, or of --set-threads",
+    "Requested node configuration is not available": "gres, gpu, gpu_model, constraint, mem_mb or "
+    "slurm_extra, or of --set-threads",
     "Invalid feature specification": "constraint",
     "Invalid account": "slurm_account",
     "Requested time limit is invalid": "runtime",
@@ -22,24 +25,42 @@ REFUSALS = {
 
 
 def busy_share(costs: Path) -> str:
-    """Return a sentence on how long the device was executing during the measure jobs, from a dataset's `costs.csv`.
+    """Return a sentence on how long the device was executing during the measure jobs, from a
+    dataset's `costs.csv`.
 
     Raises `InputError` if the file is not such a table.
     """
     try:
         with costs.open(newline="") as file:
             rows = list(csv.DictReader(file))
-        wall, busy = (sum(float(row[name]) for row in rows) for name in ("wall_seconds", "busy_seconds"))
+        wall, busy = (
+            sum(float(row[name]) for row in rows) for name in ("wall_seconds", "busy_seconds")
+        )
         share = f"{100 * busy / wall:.0f} %"
     except (ValueError, KeyError, TypeError, ZeroDivisionError, csv.Error) as error:
-        raise InputError(f"{costs}: got {error!r}; expected the seconds of measure jobs. {MEND}") from None
-    return f"{costs.parent.name}: device busy {share} of measuring time ({wall:.1f} s); tables and figures in {costs.parent}"
+        raise InputError(
+            f"{costs}: got {error!r}; expected the seconds of measure jobs. {MEND}"
+        ) from None
+    return (
+        f"{costs.parent.name}: device busy {share} of measuring time ({wall:.1f} s); tables and "
+        f"figures in {costs.parent}"
+    )
 
 
 def errors(text: str) -> list[str]:
-    """Return the error messages in the logs of failed jobs, each once; `text` is Snakemake's log of the run."""
-    logs = map(Path, re.findall(r"^ +log: (.+) \(check log file\(s\) for error details\)$", text, re.MULTILINE))
-    lines = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()]
+    """Return the error messages in the logs of failed jobs, each once; `text` is Snakemake's log of
+    the run.
+    """
+    logs = map(
+        Path,
+        re.findall(r"^ +log: (.+) \(check log file\(s\) for error details\)$", text, re.MULTILINE),
+    )
+    lines = [
+        line
+        for log in logs
+        if log.exists()
+        for line in log.read_text(errors="replace").splitlines()
+    ]
     return list(dict.fromkeys(line for line in lines if line.startswith("Error: ")))
 
 
@@ -50,8 +71,10 @@ def refusals(logs: Iterable[str], source: str) -> list[str]:
     """
     text = "".join(logs)
     return [
-        f"Error: Slurm refused a job ({words}): no node of the cluster has what it asks for. Change {names}: in "
-        f"{source} under `partitions`, or in the profile. `sinfo -o '%P %D %c %m %G %f %l'` lists each partition's "
+        f"Error: Slurm refused a job ({words}): no node of the cluster has what it asks for. "
+        f"Change {names}: in "
+        f"{source} under `partitions`, or in the profile. `sinfo -o '%P %D %c %m %G %f %l'` lists "
+        "each partition's "
         "nodes, cores, memory (MB), GPUs, features and time limit"
         for words, names in REFUSALS.items()
         if words in text

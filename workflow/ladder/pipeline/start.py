@@ -1,4 +1,6 @@
-"""Check before a run that the package is that of the checkout, that jobs can be started, and that the folder can be written."""
+"""Check before a run that the package is that of the checkout, that jobs can be started, and that
+the folder can be written.
+"""
 
 import os
 import signal
@@ -11,7 +13,9 @@ from ladder.core import clock
 from ladder.core.errors import InputError
 
 LEAST_KIB, LEAST_FILES = 1024, 200
-"""What a disk must have left: less than any run needs. Snakemake's own records come first, and its errors are tracebacks."""
+"""What a disk must have left: less than any run needs. Snakemake's own records come first, and its
+errors are tracebacks.
+"""
 AT_ONCE = 2.0
 """Seconds between two interrupts that count as one."""
 SPECIAL = set(" \t\n'\"\\$`&|;<>()*?[]{}#~")
@@ -19,7 +23,8 @@ SPECIAL = set(" \t\n'\"\\$`&|;<>()*?[]{}#~")
 
 
 def check_installation(python: str, root: Path) -> None:
-    """Raise `InputError` unless the jobs, which `python` runs, get the package of the checkout `root`.
+    """Raise `InputError` unless the jobs, which `python` runs, get the package of the checkout
+    `root`.
 
     Snakemake itself always gets it, because it imports packages from the folder of a Snakefile.
     """
@@ -28,26 +33,30 @@ def check_installation(python: str, root: Path) -> None:
     checkout = Path(installed).parents[1] if installed else None
     if not checkout or not root.samefile(checkout):
         raise InputError(
-            f"{python}: runs the package of {checkout or 'no checkout'}; expected that of {root}, which `make setup` there installs"
+            f"{python}: runs the package of {checkout or 'no checkout'}; expected that of {root}, "
+            "which `make setup` there installs"
         )
 
 
 def unquoted(python: str) -> str:
-    """Return the path of an interpreter that a shell takes without quotes, relative to this folder if necessary.
+    """Return the path of an interpreter that a shell takes without quotes, relative to this folder
+    if necessary.
 
     Raises `InputError` if the relative path has special characters, too.
     """
     path = os.path.relpath(python) if SPECIAL & set(python) else python
     if SPECIAL & set(path):
         raise InputError(
-            f"{path}: has a space, a quote or the like in its path from here, and Snakemake starts jobs by this path without quotes; "
+            f"{path}: has a space, a quote or the like in its path from here, and Snakemake starts "
+            "jobs by this path without quotes; "
             "expected it to be run in the project's own folder"
         )
     return path
 
 
 def check_writable(folder: Path, command: str) -> None:
-    """Raise `InputError` unless Snakemake can keep its records in a folder, and a run its first results.
+    """Raise `InputError` unless Snakemake can keep its records in a folder, and a run its first
+    results.
 
     `command` is how to run it from another folder.
     """
@@ -56,18 +65,26 @@ def check_writable(folder: Path, command: str) -> None:
         tempfile.TemporaryFile(dir=folder / ".snakemake").close()
     except OSError as error:
         raise InputError(
-            f"{folder}: cannot be written: {error.strerror}; expected a folder for results: run from another one, by {command}"
+            f"{folder}: cannot be written: {error.strerror}; expected a folder for results: run "
+            f"from another one, by {command}"
         ) from None
     disk = os.statvfs(folder)
-    kib, files = disk.f_bavail * disk.f_frsize >> 10, disk.f_favail if disk.f_files else LEAST_FILES  # some count no files
+    # some count no files
+    kib, files = (
+        disk.f_bavail * disk.f_frsize >> 10,
+        disk.f_favail if disk.f_files else LEAST_FILES,
+    )
     if kib < LEAST_KIB or files < LEAST_FILES:
         raise InputError(
-            f"{folder}: the disk has room for {kib} KiB and {files} files; expected at least {LEAST_KIB} KiB and {LEAST_FILES} files"
+            f"{folder}: the disk has room for {kib} KiB and {files} files; expected at least "
+            f"{LEAST_KIB} KiB and {LEAST_FILES} files"
         )
 
 
 def interrupt_once() -> None:
-    """Ignore a Ctrl-C that follows another within `AT_ONCE`: Snakemake, which then ends its jobs, would end in tracebacks."""
+    """Ignore a Ctrl-C that follows another within `AT_ONCE`: Snakemake, which then ends its jobs,
+    would end in tracebacks.
+    """
     last = -AT_ONCE
 
     def interrupt(number: int, frame: FrameType | None) -> None:

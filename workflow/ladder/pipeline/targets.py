@@ -1,4 +1,6 @@
-"""Return the files that the rules of a campaign make and read, and the resources that its jobs request."""
+"""Return the files that the rules of a campaign make and read, and the resources that its jobs
+request.
+"""
 
 import json
 import math
@@ -20,7 +22,9 @@ from ladder.storage.dataset_layout import CONFIRMED, JUDGED, TABLES
 
 @dataclass(frozen=True)
 class Targets:
-    """A campaign on its devices. Paths are relative to the folder that Snakemake runs in; those of kernels are absolute."""
+    """A campaign on its devices. Paths are relative to the folder that Snakemake runs in; those of
+    kernels are absolute.
+    """
 
     campaign: Campaign
     devices: Sequence[DetectedDevice]
@@ -34,20 +38,38 @@ class Targets:
     def everything(self) -> list[str]:
         """Return all that the campaign makes on this machine, except hardware counters."""
         page = [f"results/{self.campaign.name}/index.html"] if self.devices else []
-        return [*self.compiled(), *self.tables(), *self.measured("figures", JUDGED), *self.compared(), *page]
+        return [
+            *self.compiled(),
+            *self.tables(),
+            *self.measured("figures", JUDGED),
+            *self.compared(),
+            *page,
+        ]
 
     def compiled(self) -> list[str]:
-        """Return the resources of every chosen kernel on every architecture that it is compiled for."""
-        return [f"results/{self.campaign.name}/build/{arch}/{kernel.name}/resources.csv" for arch, kernel in self._compiling()]
+        """Return the resources of every chosen kernel on every architecture that it is compiled
+        for.
+        """
+        return [
+            f"results/{self.campaign.name}/build/{arch}/{kernel.name}/resources.csv"
+            for arch, kernel in self._compiling()
+        ]
 
     def _compiling(self) -> list[tuple[str, Kernel]]:
         """Return each chosen kernel with every architecture that it is compiled for."""
         chosen = [(arch, "cuda") for arch in self.architectures]
         chosen += [(device.arch, "cpu") for device in self.devices if device.kind == "cpu"]
-        return [(arch, kernel) for arch, kind in chosen for kernel in self.campaign.kernels.values() if kernel.kind == kind]
+        return [
+            (arch, kernel)
+            for arch, kind in chosen
+            for kernel in self.campaign.kernels.values()
+            if kernel.kind == kind
+        ]
 
     def tables(self) -> list[str]:
-        """Return the samples and tables of all datasets. Snakemake makes a missing file again only if it is a target."""
+        """Return the samples and tables of all datasets. Snakemake makes a missing file again only
+        if it is a target.
+        """
         slugs = [device.slug for device in self.devices]
         return [
             *self.measured("environment.json", *(f"{name}.csv" for name in TABLES)),
@@ -55,7 +77,9 @@ class Targets:
         ]
 
     def measured(self, *names: str, kind: str = "") -> list[str]:
-        """Return the files with these names in the datasets of all devices, or of the devices of a kind."""
+        """Return the files with these names in the datasets of all devices, or of the devices of a
+        kind.
+        """
         devices = [device.slug for device in self.devices if device.kind == (kind or device.kind)]
         return [f"results/{self.campaign.name}/{slug}/{name}" for slug in devices for name in names]
 
@@ -67,11 +91,14 @@ class Targets:
         figures = self.measured("counters.svg", kind="cuda")
         if not figures:
             raise InputError(
-                f"{self.campaign.source}: devices: got {', '.join(device.slug for device in self.devices)}; expected an NVIDIA GPU "
+                f"{self.campaign.source}: devices: got "
+                f"{', '.join(device.slug for device in self.devices)}; expected an NVIDIA GPU "
                 "among them. `counters` needs Nsight Compute, which counts on no other device"
             )
         if not ncu:
-            raise InputError("PATH: got no ncu; expected that of Nsight Compute, which `counters` needs")
+            raise InputError(
+                "PATH: got no ncu; expected that of Nsight Compute, which `counters` needs"
+            )
         return figures
 
     def compared(self) -> list[str]:
@@ -96,19 +123,31 @@ class Targets:
         return digest([self.campaign.kernels[id].digest for id in self._ids(device)])
 
     def machine(self, device: str) -> dict[str, str]:
-        """Return what `detect.here` looks for on the machine of a job: a device's slug, its architecture and its partition."""
+        """Return what `detect.here` looks for on the machine of a job: a device's slug, its
+        architecture and its partition.
+        """
         partition = self.campaign.partitions.get(device)
         if partition is None:
             return {"slug": device}
-        return {"slug": partition.device, "architecture": partition.architecture, "partition": device}
+        return {
+            "slug": partition.device,
+            "architecture": partition.architecture,
+            "partition": device,
+        }
 
     @cached_property
     def plans(self) -> dict[str, dict[str, Any]]:
-        """What each job must do, by the name of its file. Kernels are named by their digests, so a plan follows their contents."""
+        """What each job must do, by the name of its file. Kernels are named by their digests, so a
+        plan follows their contents.
+        """
         plans: dict[str, dict[str, Any]] = {}
         for arch, kernel in self._compiling():
             configurations = [
-                {"element_type": configuration.element_type, "label": configuration.label, "objection": objection}
+                {
+                    "element_type": configuration.element_type,
+                    "label": configuration.label,
+                    "objection": objection,
+                }
                 for configuration, objection in self.campaign.configurations[kernel.id]
             ]
             made = {"kernel": kernel.id, "digest": kernel.digest, "configurations": configurations}
@@ -118,10 +157,18 @@ class Targets:
             for job in self.campaign.jobs(kind):
                 plan = self.campaign.plan(kind, job)
                 contents = self.campaign.kernels[plan["kernel"]].digest if plan["kernel"] else ""
-                plans[f"measure-{slug}-{job}"] = {"machine": self.machine(slug), "digest": contents, "plan": plan}
+                plans[f"measure-{slug}-{job}"] = {
+                    "machine": self.machine(slug),
+                    "digest": contents,
+                    "plan": plan,
+                }
             confirmation = self.campaign.confirmation(kind)
             contents = self.contents(slug)
-            plans[f"confirm-{slug}"] = {"machine": self.machine(slug), "digest": contents, "plan": confirmation}
+            plans[f"confirm-{slug}"] = {
+                "machine": self.machine(slug),
+                "digest": contents,
+                "plan": confirmation,
+            }
         return plans
 
     def plan(self, name: str) -> Path:
@@ -129,7 +176,9 @@ class Targets:
         return Path("results") / self.campaign.name / "plans" / f"{name}.json"
 
     def write_plans(self) -> None:
-        """Write the plans that have changed. Snakemake then reruns their jobs. Raises `InputError` where nothing can be written."""
+        """Write the plans that have changed. Snakemake then reruns their jobs. Raises `InputError`
+        where nothing can be written.
+        """
         for name, plan in self.plans.items():
             path, text = self.plan(name), json.dumps(plan, indent=1) + "\n"
             try:
@@ -137,7 +186,9 @@ class Targets:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     write_whole(path, text.encode())
             except OSError as error:
-                raise InputError(f"{path}: {error.strerror}; expected a file that can be written") from None
+                raise InputError(
+                    f"{path}: {error.strerror}; expected a file that can be written"
+                ) from None
 
     def drawing(self) -> dict[str, Any]:
         """Return the width of figures in inches, and their formats besides SVG."""
@@ -156,22 +207,35 @@ class Targets:
         kernel = job.split(".")[0]
         if kernel == BASELINE_JOB:
             return []
-        return f"results/{self.campaign.name}/build/{self.device(device).arch}/{kernel}/resources.csv"
+        return (
+            f"results/{self.campaign.name}/build/{self.device(device).arch}/{kernel}/resources.csv"
+        )
 
     def _folder(self, device: str) -> Path:
         return Path("results") / self.campaign.name / device
 
     def environment(self, device: str) -> Path:
-        """Return the path of the description of the device, its software and the project's state."""
+        """Return the path of the description of the device, its software and the project's
+        state.
+        """
         return self._folder(device) / "environment.json"
 
     def samples(self, device: str) -> list[Path]:
         """Return the raw samples of a dataset."""
-        return [self._folder(device) / "samples" / f"{job}.parquet" for job in self.campaign.jobs(self.device(device).kind)]
+        return [
+            self._folder(device) / "samples" / f"{job}.parquet"
+            for job in self.campaign.jobs(self.device(device).kind)
+        ]
 
     def confirmed(self, device: str) -> list[Path]:
-        """Return the raw samples of a dataset's confirmation; none if the campaign leaves it out."""
-        return [self._folder(device) / f"{CONFIRMED}.parquet"] if self.campaign.confirm["cuda"].processes else []
+        """Return the raw samples of a dataset's confirmation; none if the campaign leaves it
+        out.
+        """
+        return (
+            [self._folder(device) / f"{CONFIRMED}.parquet"]
+            if self.campaign.confirm["cuda"].processes
+            else []
+        )
 
     def _ids(self, device: str) -> list[str]:
         """Return the ids of a dataset's kernels, sorted by name."""
@@ -188,7 +252,9 @@ class Targets:
         return [build / id.split("/")[1] / "resources.csv" for id in self._ids(device)]
 
     def measuring_mb(self) -> int:
-        """Return the memory that a measure job needs, in MB: for its largest problem and the libraries."""
+        """Return the memory that a measure job needs, in MB: for its largest problem and the
+        libraries.
+        """
         problems = (
             problem
             for kind in self.campaign.problem_sizes
@@ -198,24 +264,35 @@ class Targets:
         return 3000 + max(problem.bytes // 10**6 for problem in problems)
 
     def compiling_threads(self, arch: str, kernel: str, cores: int) -> int:
-        """Return a kernel's share of all cores, in proportion to its configurations, so that all compile jobs end at about the same time."""
-        counts = {id: len(configurations) for id, configurations in self.campaign.configurations.items()}
-        total = sum(count * (len(self.architectures) if id.startswith("cuda/") else 1) for id, count in counts.items())
+        """Return a kernel's share of all cores, in proportion to its configurations, so that all
+        compile jobs end at about the same time.
+        """
+        counts = {
+            id: len(configurations) for id, configurations in self.campaign.configurations.items()
+        }
+        total = sum(
+            count * (len(self.architectures) if id.startswith("cuda/") else 1)
+            for id, count in counts.items()
+        )
         return max(1, math.ceil(cores * counts[self.kernel(arch, kernel).id] / total))
 
     def measuring_threads(self, device: str, cores: int) -> int:
-        """Return all cores for a CPU, so that nothing runs beside the measurement, and one core for a GPU.
+        """Return all cores for a CPU, so that nothing runs beside the measurement, and one core for
+        a GPU.
 
-        Compiling on all cores does not disturb a GPU (docs/evidence.md, `disturbance`). The profile of a cluster sets another
-        number.
+        Compiling on all cores does not disturb a GPU (docs/evidence.md, `disturbance`). The profile
+        of a cluster sets another number.
         """
         return 1 if self.device(device).kind == "cuda" else cores
 
-    def request(self, resource: str, usual: Any, gpu: bool, device: str, arch: str, attempt: int) -> Any:
-        """Return how much of a resource a job requests: what its partition names, or the usual amount.
+    def request(
+        self, resource: str, usual: Any, gpu: bool, device: str, arch: str, attempt: int
+    ) -> Any:
+        """Return how much of a resource a job requests: what its partition names, or the usual
+        amount.
 
-        A job has a device or an architecture. `gpu` says whether it runs on the device. Memory and minutes grow with every
-        attempt.
+        A job has a device or an architecture. `gpu` says whether it runs on the device. Memory and
+        minutes grow with every attempt.
         """
         partition = dict(self._partition_resources(device, arch))
         if gpu and not any(map(about_gpus, partition)):
@@ -231,7 +308,10 @@ class Targets:
         partitions = self.campaign.partitions
         if device:
             return partitions[device].resources if device in partitions else {}
-        return next((partition.resources for partition in partitions.values() if partition.device == arch), {})
+        return next(
+            (partition.resources for partition in partitions.values() if partition.device == arch),
+            {},
+        )
 
 
 def about_gpus(resource: str) -> bool:

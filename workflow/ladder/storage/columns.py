@@ -1,4 +1,6 @@
-"""The data dictionary in `schemas/data.yaml`: name, type, unit and meaning of every column of every table and Parquet file."""
+"""The data dictionary in `schemas/data.yaml`: name, type, unit and meaning of every column of every
+table and Parquet file.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -42,7 +44,9 @@ class Table:
 
 
 def environment() -> list[Column]:
-    """Return the keys of `environment.json`, those within others joined with dots; `.*` at the end stands for any name."""
+    """Return the keys of `environment.json`, those within others joined with dots; `.*` at the end
+    stands for any name.
+    """
     data: dict[str, Any] = load(SOURCE.read_text(), str(SOURCE))
     return [Column(name, *column) for name, column in data["environment"].items()]
 
@@ -61,4 +65,6 @@ def tables() -> dict[str, Table]:
 
 def schema(table: str) -> pa.Schema:
     """Return the Arrow schema of a table."""
-    return pa.schema([pa.field(column.name, TYPES[column.type]) for column in tables()[table].columns])
+    return pa.schema(
+        [pa.field(column.name, TYPES[column.type]) for column in tables()[table].columns]
+    )

@@ -27,13 +27,19 @@ def read_csv(path: Path, needed: Sequence[str] = (), text: bool = False) -> pd.D
     """
     try:
         # `marks` is text even if no row has a mark
-        table = pd.read_csv(path, keep_default_na=False, na_values=[] if text else [""], dtype=str if text else {"marks": str})
+        table = pd.read_csv(
+            path,
+            keep_default_na=False,
+            na_values=[] if text else [""],
+            dtype=str if text else {"marks": str},
+        )
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {MEND}") from None
     missing = [name for name in needed if name not in table]
     if missing or not {"kernel", "job", "problem"} & set(table):
         raise InputError(
             f"{path}: got the columns {', '.join(map(str, table))[:200]}; expected "
-            f"{', '.join(missing) or 'kernel, job or problem'} to be {'among them' if missing else 'one'}. {MEND}"
+            f"{', '.join(missing) or 'kernel, job or problem'} to be "
+            f"{'among them' if missing else 'one'}. {MEND}"
         )
     return table

@@ -11,7 +11,9 @@ from ladder.core.files import MEND
 ENVIRONMENT = ("device", "kind", "name", "fingerprint", "project", "attributes", "peaks")
 """The keys that every `environment.json` has."""
 CONFIRMED = "confirmed"
-"""The name of the confirmation's job and of its file, which lies beside the folder of the sweep's samples."""
+"""The name of the confirmation's job and of its file, which lies beside the folder of the sweep's
+samples.
+"""
 COUNTERS = "counters.csv"
 """The file of hardware counters, which only a dataset has that was asked for them."""
 TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")
@@ -34,17 +36,23 @@ REDRAWN = "redrawn"
 
 
 def read_environment(path: Path | str, needed: Sequence[str] = ENVIRONMENT) -> dict[str, Any]:
-    """Return the data in an `environment.json`. Raises `InputError` if it cannot be read or lacks a key of `needed`."""
+    """Return the data in an `environment.json`. Raises `InputError` if it cannot be read or lacks a
+    key of `needed`.
+    """
     try:
         facts = json.loads(Path(path).read_text())
         missing = [key for key in needed if key not in facts]
     except (OSError, ValueError, TypeError, RecursionError) as error:
         facts, missing = {}, [f"readable JSON: {error}"]
     if missing or not isinstance(facts, dict):
-        raise InputError(f"{path}: has no {', '.join(missing)}; expected what describes a device. {MEND}")
+        raise InputError(
+            f"{path}: has no {', '.join(missing)}; expected what describes a device. {MEND}"
+        )
     return facts
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the files with samples in a dataset's folder: those of the sweep, then that of the confirmation if there is one."""
+    """Return the files with samples in a dataset's folder: those of the sweep, then that of the
+    confirmation if there is one.
+    """
     return [*sorted((folder / "samples").glob("*.parquet")), *folder.glob(f"{CONFIRMED}.parquet")]

@@ -14,16 +14,19 @@ from ladder.core.errors import InputError, unwritable
 
 
 def journal_of(output: Path) -> Path:
-    """Return the journal of a Parquet file: `journals/<name>.journal` of its dataset, where nobody looks for Parquet files."""
+    """Return the journal of a Parquet file: `journals/<name>.journal` of its dataset, where nobody
+    looks for Parquet files.
+    """
     folder = output.parent.parent if output.parent.name == "samples" else output.parent
     return folder / "journals" / f"{output.stem}.journal"
 
 
 class Journal:
-    """Records in the order in which they were made, one line each with a checksum, on disk before `append` returns.
+    """Records in the order in which they were made, one line each with a checksum, on disk before
+    `append` returns.
 
-    Opening a journal drops a last line that a kill cut short. A damaged line in the middle raises `InputError`. One run writes at a time;
-    another run waits for it, and then has its measurements.
+    Opening a journal drops a last line that a kill cut short. A damaged line in the middle raises
+    `InputError`. One run writes at a time; another run waits for it, and then has its measurements.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +42,11 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"{path}: another run is measuring into it; waiting until it is done", file=sys.stderr, flush=True)
+            print(
+                f"{path}: another run is measuring into it; waiting until it is done",
+                file=sys.stderr,
+                flush=True,
+            )
             fcntl.flock(self._file, fcntl.LOCK_EX)
         if path.stat().st_size:
             data = path.read_bytes()
@@ -56,11 +63,14 @@ class Journal:
             self._file.truncate(whole)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add a record, which has a `key`, and wait until it is on disk. Raises `InputError` if it cannot be written."""
+        """Add a record, which has a `key`, and wait until it is on disk. Raises `InputError` if it
+        cannot be written.
+        """
         text = json.dumps(record).encode()
         line = b"%08x %s\n" % (zlib.crc32(text), text)
         try:
-            if self._file.write(line) != len(line):  # the disk had no room for the rest; the next opening drops this part
+            # the disk had no room for the rest; the next opening drops this part
+            if self._file.write(line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:

@@ -1,7 +1,9 @@
-"""The published datasets. `results/published/index.yaml` says why each is kept and which one is featured.
+"""The published datasets. `results/published/index.yaml` says why each is kept and which one is
+featured.
 
-A dataset is a run of a campaign on a device: `results/published/DEVICE/CAMPAIGN/RUN/`. One run of each device and campaign is featured:
-figures and pages show it. The others are repeats. They have no sweep and are kept for the limits between runs and machines.
+A dataset is a run of a campaign on a device: `results/published/DEVICE/CAMPAIGN/RUN/`. One run of
+each device and campaign is featured: figures and pages show it. The others are repeats. They have
+no sweep and are kept for the limits between runs and machines.
 """
 
 from collections.abc import Mapping
@@ -27,15 +29,22 @@ HEADLINE_DEVICE, HEADLINE_CAMPAIGN = "nvidia-h200", "default"
 HEADLINE = f"{HEADLINE_DEVICE}/{HEADLINE_CAMPAIGN}"
 
 Index = dict[str, dict[str, Any]]
-"""For each DEVICE/CAMPAIGN: the name of the `featured` run, of all `runs` by name the reason why each is kept, and of those that were
-measured with other packages than `envs/requirements.lock` had which ones (`not_from_lock`)."""
+"""For each DEVICE/CAMPAIGN: the name of the `featured` run, of all `runs` by name the reason why
+each is kept, and of those that were measured with other packages than `envs/requirements.lock` had
+which ones (`not_from_lock`).
+"""
 
 
 def run_name(environment: Mapping[str, Any]) -> str:
-    """Return a run's name from its `environment.json`: `2026-11-25T0938-5dee`. The last part is from the UUID, which a CPU does not have."""
+    """Return a run's name from its `environment.json`: `2026-11-25T0938-5dee`. The last part is
+    from the UUID, which a CPU does not have.
+    """
     uuid = environment["attributes"].get("uuid") or ""
     return "-".join(
-        [f"{datetime.fromisoformat(environment['time']):%Y-%m-%dT%H%M}", *(part[:4] for part in uuid.split("-")[1:2])]
+        [
+            f"{datetime.fromisoformat(environment['time']):%Y-%m-%dT%H%M}",
+            *(part[:4] for part in uuid.split("-")[1:2]),
+        ]
     )
 
 
@@ -49,11 +58,17 @@ def read(published: Path) -> Index:
         index = yaml_schema.load(yaml_schema.read(path), str(path))
         yaml_schema.check(index, "published", str(path))
     listed = {f"{group}/{run}" for group, entry in index.items() for run in entry["runs"]}
-    present = {it.parent.relative_to(published).as_posix() for it in published.rglob("environment.json")}
+    present = {
+        it.parent.relative_to(published).as_posix() for it in published.rglob("environment.json")
+    }
     wrong = [
-        f"{path}: {name}: got no such dataset; expected {published / name}/environment.json" for name in sorted(listed - present)
+        f"{path}: {name}: got no such dataset; expected {published / name}/environment.json"
+        for name in sorted(listed - present)
     ]
-    wrong += [f"{path}: {name}: missing; expected why {published / name}/ is kept" for name in sorted(present - listed)]
+    wrong += [
+        f"{path}: {name}: missing; expected why {published / name}/ is kept"
+        for name in sorted(present - listed)
+    ]
     for group, entry in index.items():
         wrong += [
             f"{path}: {group}.not_from_lock: got {run}; expected one of {', '.join(entry['runs'])}"
@@ -61,7 +76,10 @@ def read(published: Path) -> Index:
             if run not in entry["runs"]
         ]
         if entry["featured"] not in entry["runs"]:
-            wrong.append(f"{path}: {group}.featured: got {entry['featured']}; expected one of {', '.join(entry['runs'])}")
+            wrong.append(
+                f"{path}: {group}.featured: got {entry['featured']}; expected one of "
+                f"{', '.join(entry['runs'])}"
+            )
     if wrong:
         raise InputError("\n".join(wrong))
     return index
@@ -78,26 +96,46 @@ def write(published: Path, index: Index) -> None:
 def runs(published: Path) -> dict[str, Path]:
     """Return the folder of every published dataset by its name DEVICE/CAMPAIGN/RUN.
 
-    `HEADLINE` is first, then the same campaign on other devices. Within a device and campaign the featured run is first.
+    `HEADLINE` is first, then the same campaign on other devices. Within a device and campaign the
+    featured run is first.
     """
     index = read(published)
-    groups = sorted(index, key=lambda group: (not group.endswith(f"/{HEADLINE_CAMPAIGN}"), group != HEADLINE, group))
-    ordered = [(group, sorted(index[group]["runs"], key=lambda run: (run != index[group]["featured"], run))) for group in groups]
+    groups = sorted(
+        index,
+        key=lambda group: (not group.endswith(f"/{HEADLINE_CAMPAIGN}"), group != HEADLINE, group),
+    )
+    ordered = [
+        (
+            group,
+            sorted(index[group]["runs"], key=lambda run: (run != index[group]["featured"], run)),
+        )
+        for group in groups
+    ]
     return {f"{group}/{run}": published / group / run for group, names in ordered for run in names}
 
 
 def from_lock(index: Index, name: str, environment: Mapping[str, Any]) -> str:
-    """Return whether the packages of DEVICE/CAMPAIGN/RUN were those of the lock: `yes`, `not known`, or `no: ` and which were not.
+    """Return whether the packages of DEVICE/CAMPAIGN/RUN were those of the lock: `yes`, `not
+    known`, or `no: ` and which were not.
 
-    Data older than the key `python.differs_from_lock` of `environment.json` name the versions of few packages.
+    Data older than the key `python.differs_from_lock` of `environment.json` name the versions of
+    few packages.
     """
     group, _, run = name.rpartition("/")
     differs = index[group].get("not_from_lock", {}).get(run)
-    return f"no: {differs}" if differs else "yes" if "differs_from_lock" in environment.get("python", {}) else "not known"
+    return (
+        f"no: {differs}"
+        if differs
+        else "yes"
+        if "differs_from_lock" in environment.get("python", {})
+        else "not known"
+    )
 
 
 def featured(published: Path) -> dict[str, Path]:
-    """Return the folder of the featured run of each device and campaign, by DEVICE/CAMPAIGN, in the order of `runs`."""
+    """Return the folder of the featured run of each device and campaign, by DEVICE/CAMPAIGN, in the
+    order of `runs`.
+    """
     folders: dict[str, Path] = {}
     for folder in runs(published).values():
         folders.setdefault(folder.parent.relative_to(published).as_posix(), folder)
@@ -105,9 +143,13 @@ def featured(published: Path) -> dict[str, Path]:
 
 
 def together(published: Path) -> dict[str, list[str]]:
-    """Return the devices and campaigns that one figure compares, by device kind: those of the headline campaign, if there are several."""
+    """Return the devices and campaigns that one figure compares, by device kind: those of the
+    headline campaign, if there are several.
+    """
     by_kind: dict[str, list[str]] = {}
     for group, folder in sorted(featured(published).items()):
         if group.endswith(f"/{HEADLINE_CAMPAIGN}"):
-            by_kind.setdefault(read_environment(folder / "environment.json", ("kind",))["kind"], []).append(group)
+            by_kind.setdefault(
+                read_environment(folder / "environment.json", ("kind",))["kind"], []
+            ).append(group)
     return {kind: groups for kind, groups in by_kind.items() if len(groups) > 1}

@@ -15,32 +15,48 @@ from ladder.core.files import write_whole
 from ladder.storage.columns import schema
 
 SCHEMA = schema("samples")
-"""One row per measurement. Element i of every list is from round i; `throttle_reasons` has the bits of all rounds.
+"""One row per measurement. Element i of every list is from round i; `throttle_reasons` has the bits
+of all rounds.
 
-The confirmation sets `process` (from 1) and `role`. Its rows with the same `key` are from the same rounds.
+The confirmation sets `process` (from 1) and `role`. Its rows with the same `key` are from the same
+rounds.
 """
 
 THREES = ("padding", "offset")
-"""Columns with a number, or with three such as `1,4,2` for A, B and C. Files have them as text, files of older programs as int32."""
+"""Columns with a number, or with three such as `1,4,2` for A, B and C. Files have them as text,
+files of older programs as int32.
+"""
 READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "energy_j", "power_w")
 """Columns with a device's readings of itself during the rounds: the median over the measurement."""
 
 
 def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str, Any]) -> None:
-    """Write measurements to a Parquet file, atomically. `session` says how they were made and becomes the file's metadata."""
+    """Write measurements to a Parquet file, atomically. `session` says how they were made and
+    becomes the file's metadata.
+    """
     rows = [{name: record.get(name) for name in SCHEMA.names} for record in records]
     for row in rows:
         row |= {name: str(row[name]) for name in THREES if row[name] is not None}
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    metadata = {"session": json.dumps(session), "checksum": _checksum(table.to_pylist(), dict(session))}
+    metadata = {
+        "session": json.dumps(session),
+        "checksum": _checksum(table.to_pylist(), dict(session)),
+    }
     write_whole(path, _parquet(table, metadata))
 
 
 def _parquet(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
-    """Return a Parquet file without what makes small files large: statistics, dictionaries, and the Arrow schema beside Parquet's own."""
+    """Return a Parquet file without what makes small files large: statistics, dictionaries, and the
+    Arrow schema beside Parquet's own.
+    """
     file = pa.BufferOutputStream()
-    options: dict[str, Any] = {"write_statistics": False, "use_dictionary": False, "store_schema": False}
-    options |= {"compression": "zstd", "compression_level": 19}  # written once, kept in git: size counts, not time
+    options: dict[str, Any] = {
+        "write_statistics": False,
+        "use_dictionary": False,
+        "store_schema": False,
+    }
+    # written once, kept in git: size counts, not time
+    options |= {"compression": "zstd", "compression_level": 19}
     with pq.ParquetWriter(file, table.schema, **options) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata(metadata)
@@ -53,7 +69,9 @@ def _checksum(rows: list[dict[str, Any]], session: dict[str, Any]) -> str:
 
 def is_known(field: pa.Field) -> bool:
     """Return whether a column is one of ours, in this program's type or an older one's."""
-    return field in SCHEMA or (field.name in (*THREES, "other_processes") and field.type == pa.int32())
+    return field in SCHEMA or (
+        field.name in (*THREES, "other_processes") and field.type == pa.int32()
+    )
 
 
 def session(path: Path) -> dict[str, Any]:
@@ -65,26 +83,36 @@ def session(path: Path) -> dict[str, Any]:
 def last_time(path: Path) -> datetime:
     """Return when the last measurement in a Parquet file began."""
     times = pq.ParquetFile(path).read(columns=["time"])["time"].to_pylist()
-    return max(map(datetime.fromisoformat, times), default=datetime.fromtimestamp(path.stat().st_mtime, UTC))
+    return max(
+        map(datetime.fromisoformat, times),
+        default=datetime.fromtimestamp(path.stat().st_mtime, UTC),
+    )
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the measurements in a Parquet file and its session.
 
-    Columns that were added after it was written are None: samples outlive the program that took them. Raises `InputError` if the file is not
-    one of ours, or has changed since it was written.
+    Columns that were added after it was written are None: samples outlive the program that took
+    them. Raises `InputError` if the file is not one of ours, or has changed since it was written.
     """
     try:
-        table = pq.ParquetFile(path).read()  # pq.read_table imports pandas, which takes longer than reading
-        if not ({"key", "samples_us"} <= set(table.schema.names) and all(map(is_known, table.schema))):
-            raise InputError(f"{path}: expected the columns {', '.join(SCHEMA.names)}; got {', '.join(table.schema.names)}")
+        # pq.read_table imports pandas, which takes longer than reading
+        table = pq.ParquetFile(path).read()
+        if not (
+            {"key", "samples_us"} <= set(table.schema.names) and all(map(is_known, table.schema))
+        ):
+            raise InputError(
+                f"{path}: expected the columns {', '.join(SCHEMA.names)}; got "
+                f"{', '.join(table.schema.names)}"
+            )
         rows, metadata = table.to_pylist(), table.schema.metadata or {}
         session: dict[str, Any] = json.loads(metadata.get(b"session", b"{}"))
         if metadata.get(b"checksum", b"").decode() != _checksum(rows, session):
             raise ValueError("its checksum is that of other contents")
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(
-            f"{path}: not a Parquet file of measurements: {error}. Where it is committed, restore it: git checkout. Else remove it "
+            f"{path}: not a Parquet file of measurements: {error}. Where it is committed, restore "
+            "it: git checkout. Else remove it "
             "and run again: what a journal beside it has is kept"
         ) from None
     for row in rows:
