@@ -15,6 +15,7 @@ INTERRUPTED = """
 import os, signal, sys, threading
 from ladder.pipeline import job_log
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores it
 threading.Thread(target=sys.stdin.read).start()  # as a job waits for its processes when Python ends
 with job_log.job(sys.argv[1]):
     os.kill(os.getpid(), signal.SIGINT)
