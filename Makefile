@@ -18,11 +18,12 @@ export UV_LOCK_TIMEOUT = 3600
 PYTEST := $(BIN)/python -m pytest --durations=10
 # Two processes. The option keeps the order of tests/conftest.py, in which the files that take longest come first.
 TWO := -n 2 --no-loadscope-reorder
-# Slurm's plugin makes every start of Snakemake a second slower, so its tests have an environment of their own on top of .venv.
+# Environments on top of .venv. Slurm's plugin makes every start of Snakemake a second slower; the other has Snakemake's oldest version.
 CLUSTER := .venv-cluster
+OLDEST := .venv-oldest
 
 .PHONY: moved all clean setup setup-cluster setup-cutlass setup-triton lint lock bench image
-.PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-triton test-container test-slurm check-published
+.PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-triton test-container test-slurm test-oldest check-published
 # one stage after another, even with `make -j`: they share the cores
 .NOTPARALLEL:
 
@@ -115,13 +116,17 @@ test-slurm: $(CLUSTER)/.ready
 	$(CLUSTER)/bin/python -m pytest tests/workflow/test_partitions.py -k profile_plans -m "not machine"
 	$(CLUSTER)/bin/python -m pytest -m slurm tests/cluster
 
-# .venv is not copied: a .pth file adds its packages to those that only envs/cluster.lock has; both locks have the others in the same version.
+# the pipeline on the oldest Snakemake that it allows
+test-oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python -m pytest $(TWO) --dist loadfile -m "not machine" tests/workflow/test_smoke.py tests/workflow/test_stale.py
+
+# .venv is not copied: a .pth file adds its packages to those of a lock. The cluster's has packages of .venv too, in the same version.
 # The bytecode is for Snakemake, which imports every plugin at each start.
-$(CLUSTER)/.ready: $(BIN)/ladder envs/cluster.lock
-	$(BIN)/python -m venv --clear --without-pip $(CLUSTER)
-	$(BIN)/uv pip install --quiet --python $(CLUSTER)/bin/python --no-deps --require-hashes -r envs/cluster.lock
-	$(BIN)/uv pip uninstall --quiet --python $(CLUSTER)/bin/python -r envs/requirements.lock
-	packages=$$($(CLUSTER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+$(CLUSTER)/.ready $(OLDEST)/.ready: .venv-%/.ready: envs/%.lock $(BIN)/ladder
+	$(BIN)/python -m venv --clear --without-pip .venv-$*
+	$(BIN)/uv pip install --quiet --python .venv-$*/bin/python --no-deps --require-hashes -r envs/$*.lock
+	[ $* != cluster ] || $(BIN)/uv pip uninstall --quiet --python .venv-$*/bin/python -r envs/requirements.lock
+	packages=$$(.venv-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > "$$packages/below.pth" && \
 	$(BIN)/python -m compileall -q "$$packages"
 	touch $@
@@ -144,6 +149,7 @@ lock: setup
 	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/requirements.lock
 	$(BIN)/uv pip compile --group cluster --constraint envs/requirements.lock --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cluster.lock
 	$(BIN)/uv pip compile --group cutlass --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cutlass.lock
+	$(BIN)/uv pip compile --group oldest --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/oldest.lock
 	$(BIN)/uv pip compile --group triton --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/triton.lock
 
 # the times and sizes that the pipeline keeps to

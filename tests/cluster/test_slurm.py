@@ -378,7 +378,7 @@ def test_a_job_goes_on_where_it_was_after_cancelling_a_dead_node_and_ctrl_c(own,
 
 
 def test_by_its_submit_command_and_after_ctrl_c(own, slurm):
-    profile = own.folder / "profiles" / "cluster-generic" / "profile.yaml"
+    profile = own.folder / "profiles" / "cluster-generic" / "config.yaml"
     shown = re.findall(
         r"```yaml\n# tested\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL
     )

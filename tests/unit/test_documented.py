@@ -73,7 +73,7 @@ def test_what_ci_is_said_to_run_it_runs():
 
 
 def test_a_submit_command_has_the_keys_of_its_profile():
-    known = yaml.safe_load((ROOT / "profiles" / "cluster-generic" / "profile.yaml").read_text())
+    known = yaml.safe_load((ROOT / "profiles" / "cluster-generic" / "config.yaml").read_text())
     shown = [
         yaml.safe_load(block.text)
         for block in documented.blocks()
