@@ -165,4 +165,5 @@ clean:
 image:
 	podman build --tag gemm-ladder --timestamp $$(git log -1 --format=%ct) \
 	  --build-arg REVISION=$$(git describe --always --dirty --abbrev=40 --exclude='*') \
+	  --build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) \
 	  --build-arg SOURCE=$$(git config --get remote.origin.url) $(IMAGE_ARGS) .

@@ -345,7 +345,8 @@ def test_the_labels_say_what_it_is(run: Run, image: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (labels["version"], labels["licenses"]) == (project["version"], project["license"])
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", labels["revision"])
-    assert labels.keys() >= {"title", "description", "source"}
+    assert labels.keys() >= {"title", "description", "source", "base.name"}
+    assert "NVIDIA_REQUIRE_CUDA=cuda>=13.0" in config["Config"]["Env"]
     assert config["User"] == "1000:1000"
 
 
