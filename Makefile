@@ -3,6 +3,7 @@
 PYTHON ?= $(shell for it in python3 python3.14 python3.13 python3.12 python3.11; do $$it -c '$(SUITS)' 2>/dev/null && echo $$it && break; done)
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 VENV := .venv
+PACKAGES := --compile-bytecode -r envs/requirements.lock
 BIN := $(VENV)/bin
 # The folder is rebuilt when the lock changes. It has bytecode: where Python may not write any, every job would translate its imports again.
 READY := $(VENV)/.ready
@@ -22,7 +23,7 @@ TWO := -n 2 --no-loadscope-reorder
 CLUSTER := .venv-cluster
 OLDEST := .venv-oldest
 
-.PHONY: moved all clean setup setup-cluster setup-cutlass setup-triton lint lock bench image
+.PHONY: moved all redraw clean setup setup-cluster setup-cutlass setup-triton lint lock bench image
 .PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-triton test-container test-slurm test-oldest check-published
 # one stage after another, even with `make -j`: they share the cores
 .NOTPARALLEL:
@@ -50,7 +51,7 @@ $(READY): envs/requirements.lock envs/bootstrap.lock $(MOVED)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
 	PATH="$$PWD/envs:$$PATH" CC=parallel-c++ CXX=parallel-c++ \
-	  $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/requirements.lock
+	  $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes $(PACKAGES)
 	touch $@
 
 # the package itself stays in workflow/; nothing is downloaded
@@ -59,6 +60,11 @@ $(BIN)/ladder: $(READY) pyproject.toml envs/start.py
 	packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	cp envs/start.py "$$packages/gemm_ladder_start.py" && echo 'import gemm_ladder_start' > "$$packages/gemm_ladder_start.pth"
 	touch $@
+
+# The published tables and figures, drawn again and compared with their checksums, in an environment without CUDA.
+redraw:
+	$(MAKE) setup VENV=.venv-redraw PACKAGES='-r pyproject.toml -c envs/requirements.lock'
+	.venv-redraw/bin/snakemake --cores all published || [ $$? -eq 4 ]
 
 # what submits to a cluster
 setup-cluster: setup
@@ -134,7 +140,7 @@ $(CLUSTER)/.ready $(OLDEST)/.ready: .venv-%/.ready: envs/%.lock $(BIN)/ladder
 # the committed tables, pages and claims, made again from the published data, and all published figures
 check-published: setup
 	$(PYTEST) $(TWO) --dist loadfile -m published tests/published
-	$(BIN)/snakemake --cores all published
+	$(MAKE) redraw
 
 lint: setup
 	$(BIN)/ruff check .
@@ -146,7 +152,7 @@ lint: setup
 
 # resolve the direct dependencies of pyproject.toml again
 lock: setup
-	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra cuda --group dev --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/requirements.lock
 	$(BIN)/uv pip compile --group cluster --constraint envs/requirements.lock --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cluster.lock
 	$(BIN)/uv pip compile --group cutlass --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cutlass.lock
 	$(BIN)/uv pip compile --group oldest --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/oldest.lock
