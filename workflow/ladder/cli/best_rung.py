@@ -1,6 +1,6 @@
 """The best measured rung, beside which `ladder try` times a kernel."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from ladder.storage.dataset_layout import read_environment
 
 SIZE = {"cuda": 4096, "cpu": 256}
 """The size of the square that a kernel is tried on by default."""
+Row = Mapping[str, Any]
 
 
 def best_rung(
@@ -34,20 +35,14 @@ def best_rung(
     has a rung whose file still exists and that is compiled for the device. Of a parameter such as
     THREADS that is `given` values, the rung has one of these, if it has the parameter.
     """
-    results = ROOT / "results"
-    published = [
-        (group.split("/")[0], folder / "samples")
-        for group, folder in published_index.featured(results / "published").items()
-        if group.startswith("cpu-") == (device.kind == "cpu")
-    ]
-    own = _rows(
-        [
-            *sorted(results.glob(f"*/{device.slug}/samples")),
-            *(folder for slug, folder in published if slug == device.slug),
-        ]
-    )
-    measured = set(map(_what, own))
-    others = _rows([folder for slug, folder in published if slug != device.slug])
+    own = _rows(sorted((ROOT / "results").glob(f"*/{device.slug}")))
+    others: list[Row] = []
+    for group, folder in _published().items():
+        if group.startswith(f"{device.slug}/"):
+            own += _rows([folder])
+        elif group.startswith("cpu-") == (device.kind == "cpu"):
+            others += _rows([folder])
+    measured = {_what(row) for row in own}
     rows = [
         row
         for row in _timed([*own, *(row for row in others if _what(row) not in measured)], problem)
@@ -55,13 +50,11 @@ def best_rung(
         and not row["precision"]
         and _agrees(row["configuration"], given)
     ]
-    squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SIZE[device.kind]]
-    for size in (problem.m, problem.n, problem.k), (max(squares, default=0),) * 3:
-        at = [r for r in rows if (r["m"], r["n"], r["k"]) == size]
-        for row in sorted(at, key=_speedup, reverse=True):
+    for size in (problem.m, problem.n, problem.k), _largest_square(rows, device.kind):
+        for row in _fastest_first(rows, size):
             path = tried.parent / f"{row['kernel']}{tried.suffix}"
             if path.exists() and _is_for(parse(path), device):
-                return path, str(row["configuration"])
+                return path, row["configuration"]
     return None
 
 
@@ -75,53 +68,56 @@ def fastest_result(
     results, then of the featured published ones, those of the device `slug` before others. Returns
     None if none has.
     """
-    results, usual = ROOT / "results", Problem(1, 1, 1, element_type=element_type)
-    folders = [path.parent for path in sorted(results.glob("*/*/environment.json"))]
-    published = published_index.featured(results / "published")
+    folders = [path.parent for path in sorted((ROOT / "results").glob("*/*/environment.json"))]
+    published = _published()
     folders += [
         published[group]
-        for group in sorted(published, key=lambda group: group.split("/")[0] != slug)
+        for group in sorted(published, key=lambda group: not group.startswith(f"{slug}/"))
     ]
     for folder in folders:
         environment = read_environment(folder / "environment.json")
-        if environment["kind"] != "cuda" or float(
-            environment["attributes"]["compute_capability"]
-        ) != capability(arch):
+        attributes = environment["attributes"]
+        if environment["kind"] == "cpu" or (
+            float(attributes["compute_capability"]) != capability(arch)
+        ):
             continue
         rows = [
             row
-            for row in _timed(_rows([folder / "samples"]), usual)
+            for row in _timed(_rows([folder]), Problem(1, 1, 1, element_type=element_type))
             if row["kernel"] == kernel.name and configuration in ("", row["configuration"])
-            if row["m"] == row["n"] == row["k"] <= SIZE["cuda"]
         ]
-        if rows:
-            size = max(row["m"] for row in rows)
-            row = max((row for row in rows if row["m"] == size), key=_speedup)
+        size = _largest_square(rows, "cuda")
+        for row in _fastest_first(rows, size):
             return {
                 "dataset": folder.relative_to(ROOT).as_posix(),
                 "gpu": environment["name"],
-                "problem": f"M = N = K = {size}",
+                "problem": f"M = N = K = {size[0]}",
                 "sha256": row["binary_sha256"],
                 **{name: row[name] for name in ("configuration", "status", "time")},
             }
     return None
 
 
-def _rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return the samples in folders of them.
+def _published() -> dict[str, Path]:
+    """Return the featured datasets by DEVICE/CAMPAIGN."""
+    return published_index.featured(ROOT / "results" / "published")
+
+
+def _rows(datasets: Iterable[Path]) -> list[Row]:
+    """Return the samples of datasets.
 
     They are read one by one, not as a `Dataset`: that imports pandas, which takes longer than all
     else of a try, and refuses a campaign that is under way.
     """
     return [
         row
-        for folder in folders
-        for path in sorted(folder.glob("*.parquet"))
+        for folder in datasets
+        for path in sorted(folder.glob("samples/*.parquet"))
         for row in samples.read(path)[0]
     ]
 
 
-def _timed(rows: Sequence[dict[str, Any]], problem: Problem) -> list[dict[str, Any]]:
+def _timed(rows: Iterable[Row], problem: Problem) -> list[Row]:
     """Return the rows with warm samples of a correct candidate on problems that differ from this
     one in their sizes only.
     """
@@ -133,11 +129,24 @@ def _timed(rows: Sequence[dict[str, Any]], problem: Problem) -> list[dict[str, A
     ]
 
 
-def _speedup(row: Mapping[str, Any]) -> float:
-    """Return the speedup over the reference, by which the sweep, the confirmation and all tables
-    order too: the median of paired ratios.
+def _size(row: Row) -> tuple[int, int, int]:
+    return row["m"], row["n"], row["k"]
+
+
+def _largest_square(rows: Iterable[Row], kind: str) -> tuple[int, int, int]:
+    """Return the largest square up to `SIZE` in the rows."""
+    sizes = [row["m"] for row in rows if row["m"] == row["n"] == row["k"] <= SIZE[kind]]
+    return (max(sizes, default=0),) * 3
+
+
+def _fastest_first(rows: Iterable[Row], size: tuple[int, int, int]) -> list[Row]:
+    """Return the rows of a size by their speedup over the reference, as the sweep, the confirmation
+    and all tables order too: by the median of paired ratios.
     """
-    return paired_ratio(row["reference_us"], row["samples_us"])[0]
+    return sorted(
+        (row for row in rows if _size(row) == size),
+        key=lambda row: -paired_ratio(row["reference_us"], row["samples_us"])[0],
+    )
 
 
 def _agrees(label: str, given: Mapping[str, Sequence[str]]) -> bool:
@@ -148,11 +157,10 @@ def _agrees(label: str, given: Mapping[str, Sequence[str]]) -> bool:
     return all(own.get(name, values[0]) in values for name, values in given.items())
 
 
-def _what(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _what(row: Row) -> tuple[Any, ...]:
     """Return the kernel, configuration and problem of a row."""
-    return tuple(
-        row[name] for name in ("kernel", "configuration", "element_type", "m", "n", "k", *VARIED)
-    )
+    names = ("kernel", "configuration", "element_type", *VARIED)
+    return (*_size(row), *(row[name] for name in names))
 
 
 def _is_for(kernel: Kernel, device: DetectedDevice) -> bool:

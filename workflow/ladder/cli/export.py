@@ -49,26 +49,22 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
         why = f"the fastest one measured on {result['gpu']} at {result['problem']}"
     else:
         why = f"the default: no result of it for {arch}"
-    entries, refused = compiled(kernel, [(configuration, kernel.objection(configuration))], arch)
-    if not entries:
-        reason = refused[0].reason if refused else kernel.objection(configuration)
+    reason = kernel.objection(configuration)
+    if not reason:
+        (entry,) = compiled(kernel, [(configuration, "")], arch)
+        reason = entry.reason
+    if reason:
         raise InputError(
             f"{kernel.id}: {configuration.label}: {reason}; expected a configuration that compiles "
             f"for {arch}"
         )
     folder = ROOT / "results" / "export" / kernel.name
     write(
-        folder,
-        kernel,
-        configuration,
-        arch,
-        entries[0].binary.read_bytes(),
-        entries[0].resource,
-        result,
+        folder, kernel, configuration, arch, entry.binary.read_bytes(), vars(entry.resource), result
     )
     verdict = "not measured"
     if result:
-        same = result["sha256"] == entries[0].resource["sha256"]
+        same = result["sha256"] == entry.resource.sha256
         binary = "the same binary" if same else "compiled again, into another binary than that"
         verdict = (
             f"{result['status']} on {result['gpu']}, {result['time'][:10]}, "
@@ -94,21 +90,20 @@ def _kernel(name: str) -> Kernel:
 
 def _configuration(kernel: Kernel, assignments: Sequence[str], element_type: str) -> Configuration:
     """Return the configuration with some parameters given. The others have their defaults."""
+    text = " ".join(assignments)
     try:
-        given = Configuration.of(element_type, " ".join(assignments))
+        given = Configuration.of(element_type, text)
     except ValueError:
-        raise InputError(
-            f"{' '.join(assignments)}: expected a configuration such as BM=64 BN=128"
-        ) from None
-    own = dict(given.parameters)
-    for text in " ".join(assignments).split():
-        name = text.partition("=")[0]
-        if "=" not in text or name not in (*kernel.parameters, *OF_BUILD):
+        raise InputError(f"{text}: expected a configuration such as BM=64 BN=128") from None
+    for assignment in text.split():
+        name, is_given, _ = assignment.partition("=")
+        if not is_given or name not in (*kernel.parameters, *OF_BUILD):
             raise InputError(
-                f"{text}: expected a parameter of {kernel.id}, "
+                f"{assignment}: expected a parameter of {kernel.id}, "
                 f"{', '.join(kernel.parameters) or 'which has none'}"
             )
-    return Configuration(element_type, tuple({**kernel.parameters, **own}.items()), given.build)
+    parameters = {**kernel.parameters, **dict(given.parameters)}
+    return Configuration(element_type, tuple(parameters.items()), given.build)
 
 
 def write(
@@ -142,7 +137,7 @@ def write(
         "cubin": CUBIN,
         "sha256": resource["sha256"],
         "compiler": " ".join(
-            filter(None, (resource["compiler"], resource["version"], resource["options"]))
+            resource[key] for key in ("compiler", "version", "options") if resource[key]
         ),
         "arguments": [
             *ARGUMENTS.split(", "),
@@ -168,23 +163,18 @@ def write(
     write_whole(folder / CUBIN, binary)
     write_whole(folder / "launch.json", (json.dumps(launch, indent=2) + "\n").encode())
     write_whole(folder / "gemm.py", (HERE / "exported.py").read_bytes())
-    write_whole(folder / "gemm.h", _header(kernel, configuration, launch).encode())
+    write_whole(folder / "gemm.h", _header(launch).encode())
 
 
-def _header(kernel: Kernel, configuration: Configuration, launch: Mapping[str, Any]) -> str:
-    """Return the C++ header, from its template."""
+def _header(launch: Mapping[str, Any]) -> str:
+    """Return the C++ header, from its template and the content of `launch.json`."""
     named = {**launch["parameters"], **launch["where"]}
-    calls = []
-    for part in launch["launches"]:
-        when = "" if part["when"] == 1 else f"if ({cpp(part['when'])}) "
-        extents = ", ".join(
-            [*map(cpp, part["grid"]), *map(str, part["block"]), cpp(part["dynamic_shared"])]
-        )
-        calls.append(f'    {when}launch("{part["function"]}", {extents}, stream_, arguments_);')
-    calls = [*_maps(launch), *calls]
-    if kernel.workspace:
+    workspace, element_type = launch["workspace"], launch["element_type"]
+    maps = range(len(launch["tensor_maps"]))
+    calls = [*map(_encode, launch["tensor_maps"], maps), *map(_call, launch["launches"])]
+    if workspace:
         calls = [
-            f"    const double bytes_ = std::max(4.0, whole({cpp(kernel.workspace)}));",
+            f"    const double bytes_ = std::max(4.0, whole({cpp(workspace)}));",
             "    check(cuMemAllocAsync(&workspace_, static_cast<size_t>(bytes_), stream_), "
             '"cuMemAllocAsync");',
             "    try {",
@@ -196,27 +186,23 @@ def _header(kernel: Kernel, configuration: Configuration, launch: Mapping[str, A
             '    check(cuMemFreeAsync(workspace_, stream_), "cuMemFreeAsync");',
         ]
     parts = {
-        "KERNEL": kernel.id,
-        "CONFIGURATION": configuration.label,
-        "TYPE": configuration.element_type,
+        "KERNEL": launch["kernel"],
+        "CONFIGURATION": launch["configuration"],
+        "TYPE": element_type,
         "ARCH": launch["architecture"],
-        "CLASS": f"Gemm_{kernel.name}",
-        "ACC": ELEMENT_TYPES[configuration.element_type].accumulator,
+        "CLASS": f"Gemm_{launch['kernel'].split('/')[1]}",
+        "ACC": ELEMENT_TYPES[element_type].accumulator,
         "CLUSTERS": "    clusters_ = clusters_of_four(device, shared_);\n"
         if "clusters_of_4" in launch["device"]
         else "",
-        "NAMES": "".join(
-            f"    const double {name} = {cpp(value)};\n" for name, value in named.items()
-        ),
+        "NAMES": "".join(f"    const double {name} = {cpp(named[name])};\n" for name in named),
         "UNUSED": "".join(f", {name}" for name in named),
-        "NEEDS": "".join(f'    expect({cpp(need)}, "{need}");\n' for need in kernel.needs),
-        "WORKSPACE": "    CUdeviceptr workspace_ = 0;\n" if kernel.workspace else "",
-        "WORKSPACE_ARGUMENT": ", &workspace_" if kernel.workspace else "",
-        "MAPS": f"    CUtensorMap maps_[{len(kernel.tensor_maps)}];\n"
-        if kernel.tensor_maps
-        else "",
-        "MAP_ARGUMENTS": "".join(f", &maps_[{index}]" for index in range(len(kernel.tensor_maps))),
-        "MAP_TYPE": f"CU_TENSOR_MAP_DATA_TYPE_{configuration.element_type.upper()}",
+        "NEEDS": "".join(f'    expect({cpp(need)}, "{need}");\n' for need in launch["needs"]),
+        "WORKSPACE": "    CUdeviceptr workspace_ = 0;\n" if workspace else "",
+        "WORKSPACE_ARGUMENT": ", &workspace_" if workspace else "",
+        "MAPS": f"    CUtensorMap maps_[{len(maps)}];\n" if maps else "",
+        "MAP_ARGUMENTS": "".join(f", &maps_[{index}]" for index in maps),
+        "MAP_TYPE": f"CU_TENSOR_MAP_DATA_TYPE_{element_type.upper()}",
         "LAUNCHES": "\n".join(calls),
     }
     text = (HERE / "exported.h").read_text()
@@ -225,16 +211,17 @@ def _header(kernel: Kernel, configuration: Configuration, launch: Mapping[str, A
     return text
 
 
-def _maps(launch: Mapping[str, Any]) -> list[str]:
-    """Return the lines of C++ that encode the tensor maps."""
-    lines = []
-    for index, entry in enumerate(launch["tensor_maps"]):
-        at = "workspace_" if entry["of"] == "workspace" else f"{entry['of'].lower()}_"
-        start, width, height, pitch = (entry[key] for key in ("at", "width", "height", "pitch"))
-        numbers = ", ".join(
-            map(cpp, (start, width, height, pitch, *entry["box"], entry["swizzle"]))
-        )
-        lines.append(
-            f"    encode(maps_[{index}], {str(entry['of'] != 'C').lower()}, {at}, {numbers});"
-        )
-    return lines
+def _call(launch: Mapping[str, Any]) -> str:
+    """Return the line of C++ of one launch."""
+    when = "" if launch["when"] == 1 else f"if ({cpp(launch['when'])}) "
+    extents = [*map(cpp, launch["grid"]), *map(str, launch["block"]), cpp(launch["dynamic_shared"])]
+    return f'    {when}launch("{launch["function"]}", {", ".join(extents)}, stream_, arguments_);'
+
+
+def _encode(entry: Mapping[str, Any], index: int) -> str:
+    """Return the line of C++ that encodes a tensor map."""
+    start = "workspace_" if entry["of"] == "workspace" else f"{entry['of'].lower()}_"
+    place = [entry[key] for key in ("at", "width", "height", "pitch")]
+    numbers = ", ".join(map(cpp, (*place, *entry["box"], entry["swizzle"])))
+    needed = "false" if entry["of"] == "C" else "true"
+    return f"    encode(maps_[{index}], {needed}, {start}, {numbers});"

@@ -182,20 +182,9 @@ def try_(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.cli import trial
-        from ladder.model.problem import VARIED
 
         with clear_errors(2):
-            operands = {name: text for name in VARIED if (text := getattr(given, name)) is not None}
-            tries = trial.Tries(
-                trial.Arguments(
-                    given.file,
-                    _size(given),
-                    given.type,
-                    _lists(given.set),
-                    given.counters,
-                    operands,
-                )
-            )
+            tries = trial.Tries(given)
             try:
                 if given.watch:
                     trial.watch(tries)
@@ -223,40 +212,6 @@ def _percent(text: str) -> float:
     if not match:
         raise ArgumentTypeError(f"got {text!r}; expected per cent, such as 2%")
     return float(match[1]) / 100
-
-
-def _size(given: Namespace) -> tuple[int, int, int] | None:
-    """Return the M, N and K that `--size` or `--problem` asks for; None for neither."""
-    from ladder.core.errors import InputError
-
-    if given.size is not None:
-        option, parts, expected = f"--size {given.size}", [given.size] * 3, "a size such as 512"
-    elif given.problem is not None:
-        option, parts, expected = (
-            f"--problem {given.problem}",
-            given.problem.split("x"),
-            "MxNxK such as 64x4096x4096",
-        )
-    else:
-        return None
-    if len(parts) != 3 or not all(re.fullmatch("[1-9][0-9]{0,5}|1000000", part) for part in parts):
-        raise InputError(f"{option}: expected {expected}, from 1 to 1000000")
-    return int(parts[0]), int(parts[1]), int(parts[2])
-
-
-def _lists(given: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values of each name, from assignments such as `BM=64,128`."""
-    from ladder.core.errors import InputError
-
-    lists: dict[str, list[str]] = {}
-    for assignment in given:
-        name, is_given, values = assignment.partition("=")
-        if not is_given or name in lists:
-            raise InputError(
-                f"--set {assignment}: expected NAME=VALUES such as BM=64,128, each name once"
-            )
-        lists[name] = values.split(",")
-    return lists
 
 
 def new(parser: ArgumentParser) -> Run:
