@@ -9,6 +9,7 @@ any library that offers
 import ast
 import ctypes
 import json
+import struct
 from collections.abc import Mapping
 from ctypes import byref, c_int, c_size_t, c_void_p
 from functools import cache
@@ -29,9 +30,13 @@ and beta.
 """
 _DL_CUDA = (2, 13)
 """DLPack's devices whose memory the GPU reads by its address: `kDLCUDA` and `kDLCUDAManaged`
-(dlpack.h, as are the structures below).
+(dlpack.h).
 """
 _DL_FLOAT, _DL_BFLOAT = 2, 4
+_DL_TENSOR = struct.Struct("P 2i i BBH PP Q")
+"""`DLTensor`, with which `DLManagedTensor` begins: address, device, dimensions, type, shape and
+strides, offset in bytes.
+"""
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 _MAP_TYPES, _MAP_SWIZZLES = (
     {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9},
@@ -45,36 +50,6 @@ _SM_COUNT, _SHARED_MEMORY, _CLUSTER_LAUNCH, _DYNAMIC_SHARED, _CLUSTER_DIMENSION 
 API).
 """
 _ALONE = b".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry alone() { ret; }\n"
-
-
-class _LaunchConfig(ctypes.Structure):
-    """`CUlaunchConfig` (CUDA Driver API)."""
-
-    _fields_ = (
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", c_void_p),
-        ("attributes", c_void_p),
-        ("number", ctypes.c_uint),
-    )
-
-
-class _Tensor(ctypes.Structure):
-    """`DLTensor`; `DLManagedTensor` begins with one."""
-
-    _fields_ = (
-        ("data", c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device", ctypes.c_int32),
-        ("dimensions", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
 
 
 def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: int = 0) -> None:
@@ -194,16 +169,15 @@ def _interface(name: str, array: Any, stream: int) -> Mapping[str, Any]:
     capsule = array.__dlpack__(stream=stream or 1)  # 1 is the default stream there
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
-    size = tensor.bits * tensor.lanes // 8
-    plain = tensor.lanes == 1 and {_DL_FLOAT: f"<f{size}", _DL_BFLOAT: "bfloat16"}.get(tensor.code)
+    content = ctypes.string_at(pointer(capsule, b"dltensor"), _DL_TENSOR.size)
+    data, _, _, dimensions, code, bits, lanes, shape, strides, offset = _DL_TENSOR.unpack(content)
+    size, numbers = bits * lanes // 8, ctypes.c_int64 * dimensions
+    plain = lanes == 1 and {_DL_FLOAT: f"<f{size}", _DL_BFLOAT: "bfloat16"}.get(code)
     return {
-        "typestr": plain or f"DLPack's type {tensor.code} of {tensor.bits} bits",
-        "shape": tuple(tensor.shape[: tensor.dimensions]),
-        "strides": tuple(stride * size for stride in tensor.strides[: tensor.dimensions])
-        if tensor.strides
-        else None,
-        "data": ((tensor.data or 0) + tensor.byte_offset, False),
+        "typestr": plain or f"DLPack's type {code} of {bits} bits",
+        "shape": tuple(numbers.from_address(shape)),
+        "strides": strides and tuple(size * step for step in numbers.from_address(strides)),
+        "data": (data + offset, False),
         "capsule": capsule,  # what it points to lasts as long as it does
     }
 
@@ -350,12 +324,14 @@ def _clusters_of_4(device: c_int, shared: int) -> int:
     if not clusters:
         return 0
     # `CUlaunchAttribute`: 4 bytes for its id, 4 of padding, and 64 for its value
-    size = (ctypes.c_uint64 * 9)()
-    ctypes.memmove(size, (ctypes.c_uint * 5)(_CLUSTER_DIMENSION, 0, 4, 1, 1), 20)
-    config = _LaunchConfig((4, 1, 1), (32, 1, 1), shared, None, ctypes.addressof(size), 1)
+    attribute = struct.pack("I4x 3I52x", _CLUSTER_DIMENSION, 4, 1, 1)
+    # `CUlaunchConfig`: grid, block, shared memory, stream, attributes and their number
+    config = struct.pack(
+        "3I 3I I PPI", 4, 1, 1, 32, 1, 1, shared, 0, ctypes.cast(attribute, c_void_p).value, 1
+    )
     _call("cuModuleLoadData", byref(module), _ALONE)
     _call("cuModuleGetFunction", byref(function), module, b"alone")
     _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
-    _call("cuOccupancyMaxActiveClusters", byref(clusters), function, byref(config))
+    _call("cuOccupancyMaxActiveClusters", byref(clusters), function, config)
     _call("cuModuleUnload", module)
     return clusters.value
