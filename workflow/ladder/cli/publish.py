@@ -51,25 +51,24 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def drawn_files(folder: Path) -> dict[str, Path]:
-    """Return the tables and figures in a folder, by their paths in it."""
-    files = [
-        path
-        for path in (*folder.glob("*"), *folder.glob("figures/*"))
-        if path.suffix in (".csv", ".svg")
-    ]
-    return {path.relative_to(folder).as_posix(): path for path in files}
+def _by_name(folder: Path, paths: Iterable[Path], prefix: str = "") -> dict[str, Path]:
+    """Return files by their paths in a folder, behind a prefix."""
+    return {prefix + path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
+
+
+def drawn_files(folder: Path, prefix: str = "") -> dict[str, Path]:
+    """Return the tables and figures in a folder, by their paths in it, behind a prefix."""
+    paths = [*folder.glob("*"), *folder.glob("figures/*")]
+    return _by_name(folder, [path for path in paths if path.suffix in (".csv", ".svg")], prefix)
 
 
 def _prefix(folder: Path) -> str:
     """Return the prefix of the paths of drawn files, for a device and campaign or for all published
     datasets.
     """
-    return (
-        f"../{REDRAWN}/"
-        if (folder / INDEX).exists()
-        else f"../../../{REDRAWN}/{folder.parent.name}/{folder.name}/"
-    )
+    if (folder / INDEX).exists():
+        return f"../{REDRAWN}/"
+    return f"../../../{REDRAWN}/{folder.parent.name}/{folder.name}/"
 
 
 def write_sums(folder: Path, drawn: Path) -> None:
@@ -77,17 +76,12 @@ def write_sums(folder: Path, drawn: Path) -> None:
 
     For the folder of all published datasets, only the files in `drawn` count.
     """
-    data = [] if (folder / INDEX).exists() else folder.rglob("*")
-    files = {
-        path.relative_to(folder).as_posix(): path
-        for path in data
-        if path.is_file() and path.name != SUMS
-    }
-    files |= {_prefix(folder) + name: path for name, path in drawn_files(drawn).items()}
-    write_whole(
-        folder / SUMS,
-        "".join(f"{_sha256(files[name])}  {name}\n" for name in sorted(files)).encode(),
-    )
+    files = drawn_files(drawn, _prefix(folder))
+    if not (folder / INDEX).exists():
+        files |= _by_name(folder, folder.rglob("*"))
+        files.pop(SUMS, None)
+    lines = [f"{_sha256(files[name])}  {name}\n" for name in sorted(files)]
+    write_whole(folder / SUMS, "".join(lines).encode())
 
 
 def read_sums(folder: Path) -> dict[str, str]:
@@ -130,20 +124,17 @@ def _differ(
 
 
 def _few(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:NAMED])} and {more} more"
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def check_data(folder: Path) -> None:
     """Raise `InputError` that names the committed files of a device and campaign that do not match
     their checksums.
     """
-    expected = {
-        name: sha256 for name, sha256 in read_sums(folder).items() if not name.startswith("../")
-    }
-    present = {
-        path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
-    }
+    sums = read_sums(folder)
+    expected = {name: sha256 for name, sha256 in sums.items() if not name.startswith("../")}
+    present = _by_name(folder, folder.rglob("*"))
     required = [
         name for name, path in present.items() if path.name in DATA or path.suffix == ".parquet"
     ]
@@ -157,8 +148,8 @@ def check_drawn(folder: Path, drawn: Path) -> None:
     """
     prefix, present = _prefix(folder), drawn_files(drawn)
     expected = {
-        name.removeprefix(prefix): it
-        for name, it in read_sums(folder).items()
+        name.removeprefix(prefix): sha256
+        for name, sha256 in read_sums(folder).items()
         if name.startswith(prefix)
     }
     if wrong := _differ(expected, present, present):
@@ -190,39 +181,35 @@ def draw(folder: Path, drawn: Path, processes: int) -> None:
         figures.draw_counters(dataset.counters, tables, dataset.environment, drawn / "counters")
 
 
-def draw_compared(published: Path, drawn: Path) -> bool:
-    """Draw the published datasets of each kind side by side. Return whether a kind has several."""
-    for kind, groups in together(published).items():
-        datasets = {name: Dataset.open(featured(published)[name]) for name in groups}
-        tables = {
-            name.split("/")[0]: tabulate(dataset, drawn / "tables" / name)
-            for name, dataset in datasets.items()
-        }
-        environments = {
-            name.split("/")[0]: dataset.environment for name, dataset in datasets.items()
-        }
-        figures.draw_comparison(tables, environments, drawn / f"compared-{kind}")
-    return bool(together(published))
-
-
 def compare(published: Path) -> None:
-    """Write the checksums of the figures that compare datasets."""
+    """Draw the published datasets of each kind side by side, and write the checksums of these
+    figures.
+    """
+    kinds = together(published)
+    if not kinds:
+        (published / SUMS).unlink(missing_ok=True)
+        return
     with TemporaryDirectory() as scratch:
-        if draw_compared(published, Path(scratch)):
-            write_sums(published, Path(scratch))
-        else:
-            (published / SUMS).unlink(missing_ok=True)
+        for kind, groups in kinds.items():
+            tables, environments = {}, {}
+            for group in groups:
+                device, dataset = group.split("/")[0], Dataset.open(featured(published)[group])
+                tables[device] = tabulate(dataset, Path(scratch) / "tables" / group)
+                environments[device] = dataset.environment
+            figures.draw_comparison(tables, environments, Path(scratch) / f"compared-{kind}")
+        write_sums(published, Path(scratch))
 
 
 def pictures(root: Path) -> set[Path]:
     """Return the pictures below `results/published` that the pages of a checkout show."""
-    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("config/*.md")]
     links = {
         (page.parent / link).resolve()
-        for page in pages
+        for pattern in ("*.md", "docs/**/*.md", "config/*.md")
+        for page in root.glob(pattern)
         for link in PICTURE.findall(page.read_text())
     }
-    return {link for link in links if (root / "results" / "published").resolve() in link.parents}
+    published = (root / "results" / "published").resolve()
+    return {link for link in links if published in link.parents}
 
 
 def refresh(published: Path, name: str) -> None:
@@ -235,9 +222,9 @@ def refresh(published: Path, name: str) -> None:
     shutil.rmtree(target / "figures", ignore_errors=True)
     with TemporaryDirectory() as scratch:
         draw(featured(published)[name], Path(scratch), os.cpu_count() or 1)
-        for picture in sorted(
-            path for path in pictures(target.parents[3]) if target in path.parents
-        ):
+        for picture in sorted(pictures(target.parents[3])):
+            if target not in picture.parents:
+                continue
             made = Path(scratch) / picture.relative_to(target)
             if not made.exists():
                 raise InputError(
@@ -249,13 +236,14 @@ def refresh(published: Path, name: str) -> None:
         write_sums(target, Path(scratch))
 
 
-def other_packages(environment: Mapping[str, Any]) -> str:
+def _other_packages(environment: Mapping[str, Any]) -> str:
     """Return the packages of a dataset that are not those of the lock, with both versions; empty if
     none is known.
     """
     python = environment.get("python", {"packages": {}})
     differs = python.get("differs_from_lock")
-    differs = differs_from_lock(python["packages"]) if differs is None else differs
+    if differs is None:
+        differs = differs_from_lock(python["packages"])
     return ", ".join(f"{name} {versions}" for name, versions in differs.items())
 
 
@@ -275,9 +263,8 @@ def publish(
     commit that made it), and a repeat without a featured run to repeat.
     """
     needed = OF_REPEAT if repeat else OF_REPEAT[:2]
-    if not all((source / name).exists() for name in needed) or not list(
-        (source / "samples").glob("*.parquet")
-    ):
+    samples = sorted(source.glob("samples/*.parquet"))
+    if not samples or not all((source / name).exists() for name in needed):
         raise InputError(
             f"{source}: no {', '.join(needed)} and samples/*.parquet in it; expected a folder such "
             "as results/default/nvidia-h200"
@@ -302,7 +289,7 @@ def publish(
                 f"{source}: {session['job']} was made from a checkout with changes or without a "
                 "commit; expected a clean one"
             )
-    packages = other_packages(environment)
+    packages = _other_packages(environment)
     if packages and not not_from_lock:
         raise InputError(
             f"{source}: measured with {packages}; expected the packages of {LOCK}. Run `make "
@@ -310,29 +297,29 @@ def publish(
             f"--not-from-lock: then {INDEX} and the pages name them"
         )
     index = published_index.read(published)
-    name, run = (
-        f"{environment['device']}/{source.resolve().parent.name}",
-        published_index.run_name(environment),
-    )
+    name = f"{environment['device']}/{source.resolve().parent.name}"
+    run = published_index.run_name(environment)
     entry = index.setdefault(name, {"featured": run, "runs": {}})
-    if repeat and entry["featured"] == run:
+    earlier = entry["featured"]
+    if repeat and earlier == run:
         raise InputError(
             f"--repeat: got {name}/{run}; expected a featured run of {name} that it repeats"
         )
-    earlier = entry["featured"]
-    entry["runs"][run], entry["featured"] = why, earlier if repeat else run
+    entry["runs"][run] = why
     if packages:
         entry.setdefault("not_from_lock", {})[run] = packages
-    if earlier != entry["featured"]:
+    if not repeat and earlier != run:
+        entry["featured"] = run
         _keep_as_repeat(published / name / earlier, entry)
     published_index.write(published, index)
     target = published / name / run
     shutil.rmtree(target, ignore_errors=True)
-    samples = [f"samples/{path.name}" for path in (source / "samples").glob("*.parquet")]
-    for part in map(Path, OF_REPEAT if repeat else (*DATA, *samples)):
-        if (source / part).exists():
-            (target / part).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source / part, target / part)
+    data = [source / part for part in (OF_REPEAT if repeat else DATA)]
+    for path in [*data, *([] if repeat else samples)]:
+        if path.exists():
+            copied = target / path.relative_to(source)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copied)
     refresh(published, name)
     compare(published)
     return target
@@ -342,8 +329,8 @@ def _keep_as_repeat(folder: Path, entry: dict[str, Any]) -> None:
     """Remove from a dataset that was featured what a repeat does not need; remove all of it if it
     has no confirmation.
     """
-    if (folder / "samples").exists():  # not where it was published without its sweep
-        shutil.rmtree(folder / "samples")
+    # one that was published without its sweep has no samples
+    shutil.rmtree(folder / "samples", ignore_errors=True)
     (folder / COUNTERS).unlink(missing_ok=True)
     if not (folder / f"{CONFIRMED}.parquet").exists():
         shutil.rmtree(folder)
