@@ -80,6 +80,10 @@ class Trials:
     def history(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.kept / "history.jsonl").read_text().splitlines()]
 
+    def files(self) -> set[str]:
+        """What is kept of the last correct CUDA kernel."""
+        return {path.name for path in (self.kept / "cuda").iterdir()}
+
     def write(self, does: str, header: str = "", name: str = "mine", kind: str = "cuda") -> str:
         """Write a kernel for a simulated device, with what a launch does; returns its path as the
         command takes it.
