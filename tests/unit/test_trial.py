@@ -16,6 +16,7 @@ from ladder.storage import published_index, samples
 from planted import written
 
 NVIDIA_X = DetectedDevice("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1)
+HEADER = "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n{}---*/\n"
 WITHOUT_PANDAS = """
 import sys
 from pathlib import Path
@@ -31,13 +32,57 @@ assert "pandas" not in sys.modules
 """
 
 
-def test_pandas_which_takes_longer_than_all_else_is_not_imported(tmp_path):
-    written(
-        tmp_path / "kernels" / "cuda" / "fast.cu",
-        "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n",
-    )
-    measured(tmp_path / "results" / "a" / "nvidia-x", ("fast", 5.0))
-    command = [sys.executable, "-c", WITHOUT_PANDAS, str(tmp_path)]
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A folder with kernels, of which one is tried, for the best of all results there."""
+    needs = {"older": "architecture: sm_80a\n", "newer": "compute_capability: 10.0\n"}
+    for name in ("mine", "slow", "fast", "padded", "foreign", "older", "newer"):
+        path = tmp_path / "kernels" / "cuda" / f"{name}.cu"
+        written(path, HEADER.format(needs.get(name, "")))
+    monkeypatch.setattr(best_rung, "ROOT", tmp_path)
+    return tmp_path
+
+
+def best(root, **given):
+    tried, problem = root / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64, **given)
+    fastest = best_rung.best_rung(NVIDIA_X, tried, problem)
+    return fastest and fastest[0].stem
+
+
+def measured(folder, *rungs, reference_us=(10.0,) * 3, **given):
+    """Samples of kernels that are there, each with its time, or its times, beside a reference of 10
+    microseconds.
+    """
+    row = vars(Problem(64, 64, 64, **given)) | {
+        "configuration": "-",
+        "status": "correct",
+        "state": "warm",
+        "reference": "cublas",
+        "reference_us": reference_us,
+    }
+    rows = [
+        row | {"kernel": name, "key": name, "samples_us": np.broadcast_to(us, 3).tolist()}
+        for name, us in rungs
+    ]
+    (folder / "samples").mkdir(parents=True, exist_ok=True)
+    samples.write(folder / "samples" / f"{'-'.join(map(str, given.values()))}.parquet", rows, {})
+
+
+def published(results, **devices):
+    """Published results of devices: the rungs of each."""
+    run, index = "2026-01-01T0000", {}
+    for slug, rungs in devices.items():
+        group = f"nvidia-{slug}/default"
+        folder = results / "published" / group / run
+        measured(folder, *rungs)
+        (folder / "environment.json").write_text("{}")
+        index[group] = {"featured": run, "runs": {run: "made up"}}
+    published_index.write(results / "published", index)
+
+
+def test_pandas_which_takes_longer_than_all_else_is_not_imported(root):
+    measured(root / "results" / "a" / "nvidia-x", ("fast", 5.0))
+    command = [sys.executable, "-c", WITHOUT_PANDAS, str(root)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -50,99 +95,46 @@ def test_a_device_is_taken_at_once_or_not_at_all():
             pass
 
 
-def measured(folder, *rungs, reference_us=(10.0,) * 3, **given):
-    """Samples of kernels that are there, each with its time, or its times, beside a reference of 10
-    microseconds.
-    """
-    row = vars(Problem(64, 64, 64, **given)) | {
-        "configuration": "-",
-        "status": "correct",
-        "state": "warm",
-        "reference": "cublas",
-    }
-    row |= {"reference_us": reference_us}
-    rows = [
-        row | {"kernel": name, "key": name, "samples_us": np.broadcast_to(us, 3).tolist()}
-        for name, us in rungs
-    ]
-    (folder / "samples").mkdir(parents=True, exist_ok=True)
-    samples.write(folder / "samples" / f"{'-'.join(map(str, given.values()))}.parquet", rows, {})
-
-
-def published(results, *devices):
-    """Published results of devices: a slug and rungs of each."""
-    run = "2026-01-01T0000"
-    for slug, *rungs in devices:
-        folder = results / "published" / slug / "default" / run
-        measured(folder, *rungs)
-        (folder / "environment.json").write_text("{}")
-    index = {f"{slug}/default": {"featured": run, "runs": {run: "made up"}} for slug, *_ in devices}
-    published_index.write(results / "published", index)
-
-
-def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatch):
+def test_the_best_rung_is_that_of_all_results_of_the_device(root):
     """A dataset of one's own kernels alone, whose name comes first, does not hide a faster
     published rung, of the device or of another.
     """
-    kernels = tmp_path / "kernels" / "cuda"
-    kernels.mkdir(parents=True)
-    asks = {"older": "architecture: sm_80a\n", "newer": "compute_capability: 10.0\n"}
-    for name, needs in (
-        dict.fromkeys(("mine", "slow", "fast", "padded", "foreign"), "") | asks
-    ).items():
-        (kernels / f"{name}.cu").write_text(
-            f"/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n{needs}---*/\n"
-        )
-    monkeypatch.setattr(best_rung, "ROOT", tmp_path)
-    results = tmp_path / "results"
-
-    def best(**given):
-        fastest = best_rung.best_rung(NVIDIA_X, kernels / "mine.cu", Problem(64, 64, 64, **given))
-        return fastest and fastest[0].stem
-
-    assert best() is None
-    of_y = "nvidia-y", ("foreign", 1.0), ("slow", 0.9), ("older", 0.5), ("newer", 0.5)
-    published(results, of_y)
-    assert best() == "slow"
-    measured(results / "a" / "nvidia-x", ("mine", 2.0), ("slow", 9.0), ("gone", 1.0))
-    assert best() == "foreign"  # what another device says of what was measured here does not count
-    measured(results / "a" / "nvidia-x", ("slow", 9.0), ("foreign", 8.0))
-    assert best() == "foreign"
-    measured(results / "a" / "nvidia-x", ("slow", 7.0), ("foreign", 8.0))
-    assert best() == "slow"
-    published(results, of_y, ("nvidia-x", ("fast", 5.0)))
-    assert best() == "fast"
-    measured(results / "a" / "nvidia-x", ("slow", 4.0), element_type="float64")
+    results = root / "results"
+    own, of_y = results / "a" / "nvidia-x", [("foreign", 1.0), ("slow", 0.9)]
+    of_y += [("older", 0.5), ("newer", 0.5)]
+    assert best(root) is None
+    published(results, y=of_y)
+    assert best(root) == "slow"
+    measured(own, ("mine", 2.0), ("slow", 9.0), ("gone", 1.0))
+    # what another device says of what was measured here does not count
+    assert best(root) == "foreign"
+    measured(own, ("slow", 7.0), ("foreign", 8.0))
+    assert best(root) == "slow"
+    published(results, y=of_y, x=[("fast", 5.0)])
+    assert best(root) == "fast"
+    measured(own, ("slow", 4.0), element_type="float64")
     # where the reference may be slow
-    measured(results / "a" / "nvidia-x", ("padded", 3.0), padding=3)
-    assert (best(), best(element_type="float64"), best(padding=3)) == ("fast", "slow", "padded")
+    measured(own, ("padded", 3.0), padding=3)
+    assert best(root) == "fast"
+    assert best(root, element_type="float64") == "slow"
+    assert best(root, padding=3) == "padded"
 
 
-def test_the_best_rung_is_the_one_with_the_highest_median_of_paired_ratios(tmp_path, monkeypatch):
+def test_the_best_rung_is_the_one_with_the_highest_median_of_paired_ratios(root):
     """The sweep, the confirmation and the tables order so. The ratio of the medians chooses the
     other of these two.
     """
-    for name in ("mine", "even", "paired"):
-        written(
-            tmp_path / "kernels" / "cuda" / f"{name}.cu",
-            "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n",
-        )
-    monkeypatch.setattr(best_rung, "ROOT", tmp_path)
     even, paired, reference = [5.0, 10.0, 15.0], [4.0, 11.0, 13.0], [10.0, 20.0, 30.0]
     assert np.median(reference) / np.median(even) > np.median(reference) / np.median(paired)
-    measured(
-        tmp_path / "results" / "a" / "nvidia-x",
-        ("even", even),
-        ("paired", paired),
-        reference_us=reference,
-    )
-    fastest = best_rung.best_rung(
-        NVIDIA_X, tmp_path / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64)
-    )
-    assert fastest and fastest[0].stem == "paired"
+    own = root / "results" / "a" / "nvidia-x"
+    measured(own, ("fast", even), ("slow", paired), reference_us=reference)
+    assert best(root) == "slow"
 
 
-OF_CORES = f"of {len(os.sched_getaffinity(0))} cores"
+CORES = len(os.sched_getaffinity(0))
+BUSY_CPU = {"disturbed": f"timed while other processes used 1.3 of {CORES} cores"}
+BUSY_GPU = {"disturbed": "timed while 1 other process(es) computed on the device"}
+ITSELF = "{} times as fast as itself in neighboring rounds"
 
 
 @pytest.mark.parametrize(
@@ -150,35 +142,19 @@ OF_CORES = f"of {len(os.sched_getaffinity(0))} cores"
     [
         ("cpu", 0.0, [10.0, 10.4] * 5, {}),
         ("cpu", 0.0, [], {}),
-        (
-            "cpu",
-            1.26,
-            [10.0] * 6,
-            {"disturbed": f"timed while other processes used 1.3 {OF_CORES}"},
-        ),
-        (
-            "cuda",
-            1,
-            [10.0] * 6,
-            {"disturbed": "timed while 1 other process(es) computed on the device"},
-        ),
+        ("cpu", 1.26, [10.0] * 6, BUSY_CPU),
+        ("cuda", 1, [10.0] * 6, BUSY_GPU),
         (
             "cuda",
             0,
             [12.0, 10.0] * 3,
-            {
-                "unsteady": "cublas is 1.2 (interval 1.2 to 1.2) times as fast as itself in "
-                "neighboring rounds"
-            },
+            {"unsteady": ITSELF.format("cublas is 1.2 (interval 1.2 to 1.2)")},
         ),
         (
             "cpu",
             0.0,
             [10.0, 10.0, 10.0, 13.0, 13.0, 10.0, 10.0],
-            {
-                "unsteady": "blas_1 is 1 (interval 0.769 to 1.3) times as fast as itself in "
-                "neighboring rounds"
-            },
+            {"unsteady": ITSELF.format("blas_1 is 1 (interval 0.769 to 1.3)")},
         ),
     ],
 )
