@@ -49,13 +49,13 @@ def publish(parser: ArgumentParser) -> Run:
 
         published = ROOT / "results" / "published"
         if given.dataset:
-            print(
-                "published "
-                f"{publish.publish(given.dataset, published, given.why, given.repeat, given.not_from_lock)}; "
-                "now commit it"
+            folder = publish.publish(
+                given.dataset, published, given.why, given.repeat, given.not_from_lock
             )
-        for folder in [] if given.dataset else publish.redraw(published):
-            print(f"drew {folder} again")
+            print(f"published {folder}; now commit it")
+        else:
+            for folder in publish.redraw(published):
+                print(f"drew {folder} again")
 
     return run
 
@@ -117,9 +117,9 @@ def compare(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.analysis import compare
-        from ladder.cli import compare_figure
         from ladder.core.errors import MEASURE_AGAIN, NOTHING_MEASURED
         from ladder.core.files import ROOT
+        from ladder.storage.dataset_layout import DRAWN_FROM
 
         try:
             comparisons = compare.compare(given.folders, ROOT / "results" / "published")
@@ -129,12 +129,19 @@ def compare(parser: ArgumentParser) -> Run:
         print("\n\n".join(comparison.text() for comparison in comparisons))
         if given.json:
             compare.write_json(comparisons, given.json)
-        if given.figure:
-            compare_figure.draw(comparisons, given.figure)
+        for comparison in comparisons if given.figure else ():
+            # it imports Matplotlib: only needed if something is drawn
+            from ladder.figures.draw import draw_changes
+
+            stem, a = given.figure, comparison.a
+            if len(comparisons) > 1:
+                stem = stem.with_name(f"{stem.name}-{a.folder.name}")
+            other, tables = compare.title(comparison.b), a.tables(DRAWN_FROM)
+            draw_changes(comparison.rows, tables, a.environment, other, stem, formats=["png"])
         if given.fail_if_slower is not None:
-            if max(len(it.slower(given.fail_if_slower)) for it in comparisons):
+            if any(len(comparison.slower(given.fail_if_slower)) for comparison in comparisons):
                 sys.exit(compare.SLOWER)
-            if any(len(it.left_open) for it in comparisons):
+            if any(len(comparison.left_open) for comparison in comparisons):
                 sys.exit(MEASURE_AGAIN)
 
     return run
@@ -222,27 +229,12 @@ def new(parser: ArgumentParser) -> Run:
         help="letters, digits and _; a leading number places it on the ladder",
     )
     language = parser.add_mutually_exclusive_group()
-    language.add_argument(
-        "--cpu",
-        dest="start",
-        action="store_const",
-        const=".c",
-        help="a kernel in C for the CPU instead of a CUDA one",
-    )
-    language.add_argument(
-        "--ptx",
-        dest="start",
-        action="store_const",
-        const=".ptx",
-        help="a CUDA kernel in PTX instead of C++",
-    )
-    language.add_argument(
-        "--tensor",
-        dest="start",
-        action="store_const",
-        const="tensor",
-        help="a CUDA kernel of 16-bit elements with tensor maps",
-    )
+    for option, start, text in (
+        ("--cpu", ".c", "a kernel in C for the CPU instead of a CUDA one"),
+        ("--ptx", ".ptx", "a CUDA kernel in PTX instead of C++"),
+        ("--tensor", "tensor", "a CUDA kernel of 16-bit elements with tensor maps"),
+    ):
+        language.add_argument(option, dest="start", action="store_const", const=start, help=text)
 
     def run(given: Namespace) -> None:
         from ladder.cli import new_kernel
