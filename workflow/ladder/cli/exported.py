@@ -38,10 +38,8 @@ _DL_TENSOR = struct.Struct("P 2i i BBH PP Q")
 strides, offset in bytes.
 """
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
-_MAP_TYPES, _MAP_SWIZZLES = (
-    {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9},
-    {0: 0, 32: 1, 64: 2, 128: 3},
-)
+_MAP_TYPES = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
+_MAP_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """Values of `CUtensorMapDataType` and, by bytes, of `CUtensorMapSwizzle` (CUDA Driver API, as are
 those of `_encoded`).
 """
@@ -74,57 +72,28 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
         raise ValueError("c: got a read-only array; expected one to write to")
     module, device = _module(_context())
     scalar = TYPES[KERNEL["element_type"]][2]
-    names = {
-        "M": m,
-        "N": n,
-        "K": k,
-        "lda": lda,
-        "ldb": ldb,
-        "ldc": ldc,
-        "alpha": alpha,
-        "beta": beta,
-        **device,
-        **KERNEL["parameters"],
-    }
-    for name, at in {
-        "alignment": at_a | at_b | at_c,
-        "alignment_a": at_a,
-        "alignment_b": at_b,
-        "alignment_c": at_c,
-    }.items():
-        names[name] = (at | 16) & -(at | 16)
+    problem = {"M": m, "N": n, "K": k, "lda": lda, "ldb": ldb, "ldc": ldc}
+    problem |= {"alpha": alpha, "beta": beta}
+    names = {**problem, **device, **KERNEL["parameters"]}
+    for of, at in {"": at_a | at_b | at_c, "_a": at_a, "_b": at_b, "_c": at_c}.items():
+        names[f"alignment{of}"] = (at | 16) & -(at | 16)
     for name, expression in KERNEL["where"].items():
         names[name] = _evaluate(expression, names)
     for need in KERNEL["needs"]:
         if not _evaluate(need, names):
-            raise ValueError(
-                f"{KERNEL['kernel']}: expected {need}; got M={m} N={n} K={k} lda={lda} ldb={ldb} "
-                f"ldc={ldc} alpha={alpha} beta={beta}"
-            )
+            got = " ".join(f"{name}={value}" for name, value in problem.items())
+            raise ValueError(f"{KERNEL['kernel']}: expected {need}; got {got}")
     launches = [launch for launch in KERNEL["launches"] if _evaluate(launch["when"], names)]
     shapes = [
         [_whole(value, names) for value in (*launch["grid"], launch["dynamic_shared"])]
         for launch in launches
     ]
-    arguments = [
-        c_int(m),
-        c_int(n),
-        c_int(k),
-        scalar(alpha),
-        c_void_p(at_a),
-        c_int(lda),
-        c_void_p(at_b),
-        c_int(ldb),
-    ]
-    arguments += [scalar(beta), c_void_p(at_c), c_int(ldc)]
+    arguments = [*map(c_int, (m, n, k)), scalar(alpha), c_void_p(at_a), c_int(lda)]
+    arguments += [c_void_p(at_b), c_int(ldb), scalar(beta), c_void_p(at_c), c_int(ldc)]
     workspace, queue = c_void_p(), c_void_p(stream)
     if KERNEL["workspace"]:
-        _call(
-            "cuMemAllocAsync",
-            byref(workspace),
-            c_size_t(max(4, _whole(KERNEL["workspace"], names))),
-            queue,
-        )
+        size = c_size_t(max(4, _whole(KERNEL["workspace"], names)))
+        _call("cuMemAllocAsync", byref(workspace), size, queue)
         arguments.append(workspace)
     try:
         starts = {"A": at_a, "B": at_b, "C": at_c, "workspace": workspace.value or 0}
@@ -133,13 +102,8 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
             *map(ctypes.addressof, arguments), *(at for _, at in maps)
         )
         for launch, (x, y, z, shared) in zip(launches, shapes, strict=True):
-            function = c_void_p()
-            _call(
-                "cuModuleGetFunction",
-                byref(function),
-                c_void_p(module),
-                launch["function"].encode(),
-            )
+            function, name = c_void_p(), launch["function"].encode()
+            _call("cuModuleGetFunction", byref(function), c_void_p(module), name)
             if shared:
                 _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
             _call(
@@ -215,14 +179,16 @@ def _encoded(entry: Mapping[str, Any], start: int, names: Mapping[str, Any]) -> 
     if (start + offset | pitch) % 16 == 0:
         swizzle = _MAP_SWIZZLES[_whole(entry["swizzle"], names)]
         u32, u64 = ctypes.c_uint32 * 2, ctypes.c_uint64 * 2
-        extents, pitches = u64(width, height), u64(pitch)
-        of_matrix = c_void_p(start + offset), extents, pitches, u32(*box), u32(1, 1)
         _call(
             "cuTensorMapEncodeTiled",
             c_void_p(address),
             _MAP_TYPES[KERNEL["element_type"]],
             2,
-            *of_matrix,
+            c_void_p(start + offset),
+            u64(width, height),
+            u64(pitch),
+            u32(*box),
+            u32(1, 1),
             0,
             swizzle,
             2,
@@ -300,10 +266,8 @@ def _module(context: int) -> tuple[int, dict[str, int]]:
     """
     module, device, values = c_void_p(), c_int(), {}
     _call("cuCtxGetDevice", byref(device))
-    for name, attribute in {
-        "sm_count": _SM_COUNT,
-        "shared_memory_per_block": _SHARED_MEMORY,
-    }.items():
+    asked = {"sm_count": _SM_COUNT, "shared_memory_per_block": _SHARED_MEMORY}
+    for name, attribute in asked.items():
         value = c_int()
         _call("cuDeviceGetAttribute", byref(value), attribute, device)
         values[name] = value.value
