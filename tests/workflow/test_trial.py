@@ -191,10 +191,7 @@ def test_what_a_try_says(trials, code, does, header, arguments, expected):
     [
         ("right(alpha=1)", "alpha is left out"),
         ("right(alpha=2 * p.alpha)", None),  # on some problems that is 1
-        ("right(alpha=p.alpha * p.alpha)", None),
         ("right(beta=p.beta and 1)", "beta is left out: the old C is added as it is"),
-        ("right(beta=2 * p.beta)", None),
-        ("right(lda=p.k)", "leading dimension: K is used instead of lda"),
         ("right(ldb=p.n)", "leading dimension: N is used instead of ldb"),
         ("right(k=p.k - 1)", "the last 1 of K are left out"),
         (
@@ -303,37 +300,35 @@ def test_a_kernel_may_be_a_symbolic_link(trials, tmp_path, monkeypatch):
     trials.ladder("try", str(tmp_path / "elsewhere.cu"), code=2)
 
 
-MINE, BLOCKED = "kernels/cpu/mine.c", "kernels/cpu/03_blocked.c"
-CUDA = "kernels/cuda/01_naive_uncoalesced.cu"
 REFUSED = [
     (
-        "config/smoke.yaml",
-        "config/smoke.yaml: expected a kernel in kernels/cuda/*.cu or kernels/cuda/*.ptx or "
+        "smoke.yaml",
+        "smoke.yaml: expected a kernel in kernels/cuda/*.cu or kernels/cuda/*.ptx or "
         "kernels/cuda/*.py or kernels/cpu/*.c of",
     ),
-    (f"{MINE} --problem 3x4", "--problem 3x4: expected MxNxK such as 64x4096x4096"),
-    (f"{MINE} --size 0", "--size 0: expected a size such as 512, from 1 to 1000000"),
-    (f"{MINE} --problem \u00b2x3x4", "--problem \u00b2x3x4: expected MxNxK"),
-    (f"{MINE} --problem=", "--problem : expected MxNxK"),
-    (f"{MINE} --set BM", "--set BM: expected NAME=VALUES such as BM=64,128"),
-    (f"{MINE} --set BM=4", "parameters.cpu/mine.BM: got [4]; it has no parameters"),
-    (f"{BLOCKED} --set BM=\u00b2", "parameters.cpu/03_blocked.BM[0]: got "),
-    (f"{BLOCKED} --set BM=4 --set BM=8", "--set BM=8: expected NAME=VALUES such as BM=64,128, ea"),
+    ("cpu/mine.c --problem 3x4", "--problem 3x4: expected MxNxK such as 64x4096x4096"),
+    ("cpu/mine.c --size 0", "--size 0: expected a size such as 512, from 1 to 1000000"),
+    ("cpu/mine.c --problem \u00b2x3x4", "--problem \u00b2x3x4: expected MxNxK"),
+    ("cpu/mine.c --problem=", "--problem : expected MxNxK"),
+    ("cpu/mine.c --set BM", "--set BM: expected NAME=VALUES such as BM=64,128"),
+    ("cpu/mine.c --set BM=4", "parameters.cpu/mine.BM: got [4]; it has no parameters"),
+    ("cpu/03_blocked.c --set BM=\u00b2", "parameters.cpu/03_blocked.BM[0]: got "),
+    ("cpu/mine.c --set BM=4 --set BM=8", "--set BM=8: expected NAME=VALUES such as BM=64,128, ea"),
     (
-        f"{MINE} --set dlcm=cg",
+        "cpu/mine.c --set dlcm=cg",
         "--set dlcm: expected a parameter of cpu/mine; only CUDA C++ is compiled so",
     ),
-    (f"{MINE} --type float16", "--type float16: expected one of the element_types in the header"),
-    (f"{CUDA} --set maxrregcount=999", "options.maxrregcount: got [999]"),
+    ("cpu/mine.c --type float16", "--type float16: expected one of the element_types in the hea"),
+    ("cuda/01_naive_uncoalesced.cu --set maxrregcount=999", "options.maxrregcount: got [999]"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED)
 def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials, arguments, message):
     trials.ladder("new", "mine", "--cpu")
-    for path in (BLOCKED, CUDA):
+    for path in ("kernels/cpu/03_blocked.c", "kernels/cuda/01_naive_uncoalesced.cu"):
         shutil.copy(ROOT / path, trials.root / path)
-    (line,) = trials.ladder("try", *arguments.split(), code=2).splitlines()
+    (line,) = trials.ladder("try", *f"kernels/{arguments}".split(), code=2).splitlines()
     assert line.startswith("Error: ")
     assert message in line
 
