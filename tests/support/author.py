@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from ladder.core.files import ROOT
 from ladder.devices.detect import detect_cpu
 from ladder.storage.dataset_layout import PUBLISHED
 from planted import Project
+from trying import edit, ladder
 
 PAGE = ROOT / "docs" / "first-kernel.md"
 FILE = "kernels/cpu/mine.c"
@@ -30,7 +30,7 @@ BY_FOURS = """    int k = alpha == 0 ? K : 0;
     for (; k < K; ++k) {
 """
 RIGHT, BUG = "for (; k < K; ++k)", "for (; k + 1 < K; ++k)"
-EDITS = [(LOOP, BY_FOURS), (RIGHT, BUG)]
+EDITS = [(LOOP, BY_FOURS), (RIGHT, BUG), (BUG, RIGHT)]
 CAMPAIGN = ("--cores", "all", "--config", "campaign=smoke", "devices=[cpu]", "kernels=[cpu/mine]")
 TABLE = re.compile(r"^.*, M=.*\n(?:.+\n)*\n?(?:(?!Complete log).*\n)*", re.MULTILINE)
 """How a run ends, without Snakemake's own last lines."""
@@ -47,45 +47,24 @@ def session(project: Project) -> list[str]:
     path, log = project.folder / FILE, []
 
     def run(*arguments: str) -> None:
-        done = subprocess.run(
-            [project.python, "-m", "ladder", *arguments],
-            cwd=project.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        text = done.stdout.replace(f"{project.folder}/", "") + "".join(
-            line
-            for line in done.stderr.splitlines(keepends=True)
-            if "in use by another run" not in line
-        )
-        log.append(
-            f"$ ladder {' '.join(arguments)}\n{text}"
-            + (f"(exit code {done.returncode})\n" if done.returncode else "")
-        )
-
-    def edit(old: str, new: str) -> None:
-        before = path.read_text()
-        assert old in before
-        path.write_text(after := before.replace(old, new))
-        log.append(
-            "".join(
-                difflib.unified_diff(
-                    before.splitlines(keepends=True),
-                    after.splitlines(keepends=True),
-                    FILE,
-                    FILE,
-                    n=1,
-                )
-            )
-        )
+        done = ladder(project, *arguments)
+        text = done.stdout.replace(f"{project.folder}/", "")
+        for line in done.stderr.splitlines(keepends=True):
+            if "in use by another run" not in line:
+                text += line
+        if done.returncode:
+            text += f"(exit code {done.returncode})\n"
+        log.append(f"$ ladder {' '.join(arguments)}\n{text}")
 
     run("new", "mine", "--cpu")
     run("try", FILE)
     for old, new in EDITS:
-        edit(old, new)
-        run("try", FILE)
-    edit(BUG, RIGHT)
+        before = path.read_text().splitlines(keepends=True)
+        edit(path, old, new)
+        after = path.read_text().splitlines(keepends=True)
+        log.append("".join(difflib.unified_diff(before, after, FILE, FILE, n=1)))
+        if new != RIGHT:
+            run("try", FILE)
     (ending,) = TABLE.findall(project.ok(*CAMPAIGN[2:], cores=len(os.sched_getaffinity(0))))
     log.append(f"$ snakemake {shlex.join(CAMPAIGN)}\n[...]\n{ending}")
     return log

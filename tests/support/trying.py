@@ -3,6 +3,7 @@ that the test puts there.
 """
 
 import json
+import subprocess
 import sys
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -17,8 +18,9 @@ from ladder.cli.main import main
 from ladder.compiling import compile, compilers
 from ladder.measuring import session, worker
 from ladder.measuring import trial as measuring_trial
+from planted import Project
 
-INTERVAL = r"[\d.e+-]+ \(interval [\d.e+-]+ to [\d.e+-]+\)"
+INTERVAL = r"[\d.e+-]+ \(interval (?:[\d.e+-]+ to [\d.e+-]+|not known)\)"
 SINCE = "since the last correct try: "
 HEADER = (
     "/*---\ntitle: mine\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{}---*/\n// python: {}\n"
@@ -29,6 +31,14 @@ def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
+
+
+def ladder(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    command = [project.python, "-m", "ladder", *arguments]
+    return subprocess.run(
+        command, cwd=project.folder, capture_output=True, text=True, check=False, timeout=600
+    )
 
 
 class SameProcess(Executor):

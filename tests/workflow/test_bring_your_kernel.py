@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import simulated
 from ladder.compiling import compile, compilers, cubin, toolchain
+from ladder.core.files import digest
 from ladder.devices.operands import scalars
 from planted import ROOT
 from trying import Trials, stay_in_process
@@ -41,30 +42,30 @@ extern "C" void run(int M, int N, int K, float alpha, const float *A, int lda, c
         for (threadIdx.x = 0; threadIdx.x < 16; ++threadIdx.x) gemm(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
 }
 """
-LIBRARIES = {}
 
 
-def emulate(name, a, b, c, p):
+def emulate(library, a, b, c, p):
     """Run a library on copies of the matrices that have room round them. Copy C back, and the
     elements right behind it.
     """
 
-    def copied(matrix, rows, cols, ld, behind=0):
-        needed = (rows - 1) * ld + cols + behind
-        held = np.ctypeslib.as_array((ctypes.c_float * needed).from_address(matrix.ctypes.data))
-        return held, np.concatenate([held, np.full(SLACK * (max(ld, cols) + SLACK), 3, np.float32)])
+    def held(matrix, rows, cols, ld, behind=0):
+        numbers = ctypes.c_float * ((rows - 1) * ld + cols + behind)
+        return np.ctypeslib.as_array(numbers.from_address(matrix.ctypes.data))
 
-    _, left = copied(a, p.m, p.k, p.lda)
-    _, below = copied(b, p.k, p.n, p.ldb)
-    held, result = copied(c, p.m, p.n, p.ldc, SEEN)
-    index = np.arange(len(held))
+    matrices = held(a, p.m, p.k, p.lda), held(b, p.k, p.n, p.ldb), held(c, p.m, p.n, p.ldc, SEEN)
+    room = np.full(SLACK * (max(p.lda, p.ldb, p.ldc) + SLACK), 3, np.float32)
+    copies = [np.concatenate([matrix, room]) for matrix in matrices]
+    before, after = matrices[2], copies[2][: len(matrices[2])]
+    index = np.arange(len(before))
     outside = (index // p.ldc >= p.m) | (index % p.ldc >= p.n)
-    result[: len(held)][outside] = MARK
+    after[outside] = MARK
     alpha, beta = (ctypes.c_float(float(value)) for value in scalars(p))
-    at = [ctypes.c_void_p(array.ctypes.data) for array in (left, below, result)]
-    LIBRARIES[name].run(p.m, p.n, p.k, alpha, at[0], p.lda, at[1], p.ldb, beta, at[2], p.ldc)
-    written = ~outside | (result[: len(held)] != MARK)
-    held[written] = result[: len(held)][written]
+    at_a, at_b, at_c = (ctypes.c_void_p(copy.ctypes.data) for copy in copies)
+    run = ctypes.CDLL(library).run
+    run(p.m, p.n, p.k, alpha, at_a, p.lda, at_b, p.ldb, beta, at_c, p.ldc)
+    written = ~outside | (after != MARK)
+    before[written] = after[written]
 
 
 def stages():
@@ -102,26 +103,15 @@ def test_every_stage_gets_the_message_of_the_page(
         with monkeypatch.context() as real:
             real.setattr(compilers, "simulated", lambda: None)
             built, usage = compilers._nvcc(source, arch, include, options)
-        if b"_Z5sgemm" not in built:
-            library = tmp_path / f"{len(LIBRARIES)}.so"
-            command = [
-                *toolchain.cc(),
-                "-x",
-                "c++",
-                "-w",
-                "-O2",
-                "-shared",
-                "-fPIC",
-                "-",
-                "-o",
-                str(library),
-            ]
-            subprocess.run(command, input=BEFORE + source + RUN, text=True, check=True)
-            LIBRARIES[library.name] = ctypes.CDLL(str(library))
-        code = (
-            f"import test_bring_your_kernel as it; it.emulate('{len(LIBRARIES) - 1}.so', a, b, "
-            "c, p)"
-        )
+        library = tmp_path / f"{digest(source)}.so"
+        command = [
+            *toolchain.cc(),
+            *["-x", "c++", "-w", "-O2", "-shared", "-fPIC", "-", "-o"],
+            library,
+        ]
+        # the first stage has no function gemm, and is not run
+        subprocess.run(command, input=BEFORE + source + RUN, text=True, check=b"gemm\0" in built)
+        code = f"import test_bring_your_kernel as page; page.emulate('{library}', a, b, c, p)"
         return simulated.cubin(code, cubin.information(built)), usage
 
     stay_in_process(monkeypatch)
@@ -129,9 +119,6 @@ def test_every_stage_gets_the_message_of_the_page(
     monkeypatch.setattr(compile, "_nvcc", nvcc)
     monkeypatch.setitem(sys.modules, "test_bring_your_kernel", sys.modules[__name__])
     (trials.root / "kernels" / "cuda" / "mine.cu").write_text(text)
-    header = text.startswith("/*---")
-    output = trials.ladder(
-        "try", "kernels/cuda/mine.cu", "--size", "32", code=(1 if header else 2) if message else 0
-    )
-    assert message in output
-    assert message or "\ncorrect; " in output
+    code = 0 if not message else 1 if text.startswith("/*---") else 2
+    output = trials.ladder("try", "kernels/cuda/mine.cu", "--size", "32", code=code)
+    assert (message or "\ncorrect; ") in output

@@ -2,16 +2,15 @@
 of the device that they name.
 """
 
-import os
 import shlex
 import shutil
-import subprocess
 
 import pytest
 import synthetic
 from ladder.cli.main import COMMANDS
 from ladder.storage.published_index import HEADLINE
 from planted import ROOT
+from trying import ladder
 
 MADE = {
     "problems": [(256, 256, 256), (4096, 4096, 4096)],
@@ -35,23 +34,10 @@ def test_every_example_runs(project):
     synthetic.index(published)
     left = {shlex.split(example)[1]: shlex.split(example)[1:] for example in COMMANDS.values()}
 
-    def run(*command):
-        environment = os.environ | {"NO_COLOR": "1"}
-        done = subprocess.run(
-            command,
-            cwd=project.folder,
-            capture_output=True,
-            text=True,
-            env=environment,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-        return done.stdout
-
     def example(name):
-        return run(
-            project.python, "-m", "ladder", *(word for word in left.pop(name) if word != "--watch")
-        )
+        done = ladder(project, *(word for word in left.pop(name) if word != "--watch"))
+        assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+        return done.stdout
 
     assert (
         example("publish") == f"published {published}/{HEADLINE}/2026-01-01T0000; now commit it\n"

@@ -20,10 +20,13 @@ import simulated
 from ladder.cli import trial
 from ladder.compiling.provenance import fingerprint
 from ladder.devices.detect import detect_cpu
-from ladder.model.kernel_file import discover
 from ladder.pipeline import code_digest
-from trying import INTERVAL, SINCE, Trials, edit
+from trying import INTERVAL, SINCE, Trials, edit, ladder
 from waiting import wait_until
+
+TRY = ("try", "kernels/cpu/mine.c", "--size", "96")
+PLACE = "const T a ="
+"""Where the template's innermost loop begins."""
 
 
 @pytest.fixture
@@ -32,21 +35,11 @@ def on_cpu(tmp_path, monkeypatch, capsys):
     return Trials(tmp_path / "root", monkeypatch, capsys)
 
 
-def ladder(project, *arguments, code=0):
-    """Run the command in a process, which must end with an exit code; returns what it printed,
-    errors last.
-    """
-    done = subprocess.run(
-        [project.python, "-m", "ladder", *arguments],
-        cwd=project.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
+def output(project, *arguments):
+    """Run the command, which must end well; returns what it printed."""
+    done = ladder(project, *arguments)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
 
 
 def test_the_commands_on_the_cpu(project, _gpus_folder):
@@ -60,8 +53,6 @@ def test_the_commands_on_the_cpu(project, _gpus_folder):
         "name": "",
         "fingerprint": fingerprint(detect_cpu()),
         "project": {},
-    }
-    described |= {
         "attributes": {"cores": os.cpu_count()},
         "peaks": {"fp32_tflops": 9.0, "copy_tb_s": 1.0},
     }
@@ -69,48 +60,36 @@ def test_the_commands_on_the_cpu(project, _gpus_folder):
     code = code_digest.digest("devices.operands", "compiling.compile")
     library = project.write(f"results/try/build/{cpu}/support-{code}.bin", "")
     shutil.copy(simulated.support(_gpus_folder / "gpus.json"), library)
-    assert "wrote " in ladder(project, "new", "mine", "--cpu")
-    assert discover(project.folder)["cpu/mine"].title == "Mine"
-    lines = ladder(project, "try", "kernels/cpu/mine.c", "--size", "96").splitlines()
-    assert lines[0].startswith("cpu/mine, float32, 96 x 96 x 96 on ")
+    assert "wrote " in output(project, "new", "mine", "--cpu")
+    first, rates, *_, last = output(project, *TRY).splitlines()
+    assert first.startswith("cpu/mine, float32, 96 x 96 x 96 on ")
     assert re.fullmatch(
         rf"(not a result: )?mine: {INTERVAL} GFLOP/s; of blas_1 {INTERVAL}; of the measured peak "
         rf"\d+%",
-        lines[1],
-    ), lines[1]
-    assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
+        rates,
+    ), rates
+    assert re.fullmatch(r"correct; \d+\.\d s", last)
 
 
 @pytest.mark.slow
 def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
     on_cpu.ladder("new", "mine", "--cpu")
     path = on_cpu.root / "kernels/cpu/mine.c"
-    text, try_ = path.read_text(), ["try", str(path), "--size", "96"]
-    monkeypatch.setattr(trial, "LIMITS", patient := replace(trial.LIMITS, timeout_seconds=300))
-    assert "\ncorrect; " in on_cpu.ladder(*try_)
-    edit(path, "const T a =", "*(volatile int *)0 = 0;\n      const T a =")
-    assert (
-        "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11"
-        in on_cpu.ladder(*try_, code=1)
-    )
-    path.write_text(text)
-    edit(path, "i * ldc", "i * N")
-    assert "it looks like this: leading dimension: N is used instead of ldc" in on_cpu.ladder(
-        *try_, code=1
-    )
-    path.write_text(text)
+    text = path.read_text()
+    monkeypatch.setattr(trial, "LIMITS", replace(trial.LIMITS, timeout_seconds=300))
+    assert "\ncorrect; " in on_cpu.ladder(*TRY)
+    edit(path, PLACE, f"*(volatile int *)0 = 0;\n      {PLACE}")
+    crash = "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11"
+    assert crash in on_cpu.ladder(*TRY, code=1)
     (library,) = on_cpu.kept.glob("build/*/support-*.bin")
     library.write_text("garbage")
-    refused = on_cpu.ladder(*try_, code=2)
-    assert re.search(
-        r"^Error: .*support-\w+\.bin: cannot be loaded from .*; expected what was compiled",
-        refused,
-        re.MULTILINE,
-    )
+    refused = r"^Error: .*support-\w+\.bin: cannot be loaded from .*; expected what was compiled"
+    assert re.search(refused, on_cpu.ladder(*TRY, code=2), re.MULTILINE)
     library.unlink()
-    monkeypatch.setattr(trial, "LIMITS", replace(patient, timeout_seconds=2))
-    edit(path, "const T a =", "for (volatile int n = 0;; ++n);\n      const T a =")
-    assert re.search(r"timeout: mine: on .*: no answer within 2 s\n", on_cpu.ladder(*try_, code=1))
+    monkeypatch.setattr(trial, "LIMITS", replace(trial.LIMITS, timeout_seconds=2))
+    path.write_text(text)
+    edit(path, PLACE, f"for (volatile int n = 0;; ++n);\n      {PLACE}")
+    assert re.search(r"timeout: mine: on .*: no answer within 2 s\n", on_cpu.ladder(*TRY, code=1))
 
 
 @pytest.mark.slow
@@ -130,22 +109,21 @@ def test_the_cuda_template_compiles_without_a_gpu(on_cpu, monkeypatch):
 def test_a_slower_kernel_is_slower_on_the_cpu(on_cpu):
     on_cpu.ladder("new", "mine", "--cpu")
     path = on_cpu.root / "kernels/cpu/mine.c"
-    try_ = ["try", str(path), "--size", "96"]
-    on_cpu.ladder(*try_)
-    edit(path, "const T a =", "for (volatile int n = 0; n < 40; ++n);\n      const T a =")
-    output = on_cpu.ladder(*try_)
-    match = re.search(rf"{SINCE}slower, ({INTERVAL}) times as fast in the same rounds", output)
-    assert match, output
+    on_cpu.ladder(*TRY)
+    edit(path, PLACE, f"for (volatile int n = 0; n < 40; ++n);\n      {PLACE}")
+    words = on_cpu.ladder(*TRY)
+    match = re.search(rf"{SINCE}slower, ({INTERVAL}) times as fast in the same rounds", words)
+    assert match, words
     assert float(match[1].split()[0]) < 0.8
     edit(path, "n < 40", "n < 1")
-    assert f"{SINCE}faster, " in on_cpu.ladder(*try_)
+    assert f"{SINCE}faster, " in on_cpu.ladder(*TRY)
 
 
 @pytest.fixture(scope="module")
 def tried(make_project):
     """A project with a kernel from the template, tried once; its path."""
-    ladder(project := make_project(), "new", "mine", "--cpu")
-    ladder(project, "try", "kernels/cpu/mine.c", "--size", "96")
+    output(project := make_project(), "new", "mine", "--cpu")
+    output(project, *TRY)
     path = project.folder / "kernels" / "cpu" / "mine.c"
     return project, path, path.read_text()
 
@@ -160,62 +138,66 @@ def mine(tried):
 
 @pytest.mark.slow
 def test_on_a_terminal_a_line_says_what_is_being_done_and_is_gone_in_the_end(mine):
-    project, path = mine
+    project, _ = mine
     terminal, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-    command = [project.python, "-m", "ladder", "try", str(path), "--size", "96"]
+    command = [project.python, "-m", "ladder", *TRY]
     subprocess.run(command, cwd=project.folder, stdout=inner, stderr=inner, check=True, timeout=600)
     os.set_blocking(terminal, False)
     with os.fdopen(terminal, "rb") as everything:
         lines = everything.read().decode().replace("\r\n", "\n").split("\n")
     os.close(inner)
-    passing = [shown for line in lines for shown in line.split("\r")[:-1]]
-    assert "compiling" in passing
-    assert any(shown.startswith("checking 1 of 1, M=7 N=13 K=3") for shown in passing)
-    assert any(shown.startswith("timing 1 beside blas_1") for shown in passing)
-    stays = [line.split("\r")[-1] for line in lines]
+    passing = "\n".join(shown for line in lines for shown in line.split("\r")[:-1])
+    assert re.search("^compiling$", passing, re.MULTILINE)
+    assert re.search("^checking 1 of 1, M=7 N=13 K=3", passing, re.MULTILINE)
+    assert re.search("^timing 1 beside blas_1", passing, re.MULTILINE)
+    stays = "\n".join(line.split("\r")[-1] for line in lines)
     assert re.fullmatch(
-        r"cpu/mine, .*\n(not a result: )?mine: .*\n(  .*\n)*correct; .* s\n *", "\n".join(stays)
+        r"cpu/mine, .*\n(not a result: )?mine: .*\n(  .*\n)*correct; .* s\n *", stays
     ), stays
 
 
-def start(project, *arguments):
-    """The command in a process that Ctrl-C reaches; output and errors in `stdout`."""
-    return subprocess.Popen(
-        [project.python, "-m", "ladder", "try", *arguments, "--size", "96"],
-        cwd=project.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+@pytest.fixture
+def started(mine):
+    """A function that starts the command in a process that Ctrl-C reaches; output and errors in
+    `stdout`. In the end it is killed.
+    """
+    processes = []
 
+    def start(*arguments):
+        processes.append(
+            subprocess.Popen(
+                [mine[0].python, "-m", "ladder", *TRY, *arguments],
+                cwd=mine[0].folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+        )
+        return processes[0]
 
-@pytest.mark.slow
-def test_ctrl_c_ends_a_kernel_that_never_ends(mine, tmp_path):
-    project, path = mine
-    runs = tmp_path / "runs"
-    endless = (
-        f'FILE *runs = fopen("{runs}", "w"); fclose(runs); for (volatile int n = 0;; ++n);\n '
-        "     const T a ="
-    )
-    edit(path, "const T a =", endless)
-    edit(path, "#include <stddef.h>", "#include <stddef.h>\n#include <stdio.h>")
-    process = start(project, str(path))
-    try:
-        wait_until(lambda: process.poll() is not None or runs.exists(), "the kernel to run")
-        assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        assert process.wait(600) == 130
-        assert process.stdout.read().endswith("\nInterrupted\n")
-    finally:
+    yield start
+    for process in processes:
         process.kill()
 
 
 @pytest.mark.slow
-def test_watching_with_a_real_worker(mine):
-    project, path = mine
-    process = start(project, str(path), "--watch")
+def test_ctrl_c_ends_a_kernel_that_never_ends(mine, started, tmp_path):
+    runs = tmp_path / "runs"
+    touch = f'FILE *runs = fopen("{runs}", "w"); fclose(runs);'
+    edit(mine[1], PLACE, f"{touch} for (volatile int n = 0;; ++n);\n      {PLACE}")
+    edit(mine[1], "#include <stddef.h>", "#include <stddef.h>\n#include <stdio.h>")
+    process = started()
+    wait_until(lambda: process.poll() is not None or runs.exists(), "the kernel to run")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(600) == 130
+    assert process.stdout.read().endswith("\nInterrupted\n")
+
+
+@pytest.mark.slow
+def test_watching_with_a_real_worker(mine, started):
+    path, process = mine[1], started("--watch")
 
     def answer():
         lines = []
@@ -224,17 +206,14 @@ def test_watching_with_a_real_worker(mine):
             assert lines[-1], lines
         return "".join(lines)
 
-    try:
-        assert "correct;" in answer()
-        (worker,) = psutil.Process(process.pid).children()
-        edit(path, "const T a =", "const T a = 1 *")
-        assert "the same machine code" in answer()
-        assert psutil.Process(process.pid).children() == [worker]
-        edit(path, "const T a =", "const T a = (T)0.5 *")
-        assert "incorrect;" in answer()  # not what was loaded under the same name before
-        process.send_signal(signal.SIGINT)
-        assert process.wait(600) == 130
-        assert process.stdout.read() == "Interrupted\n"
-        assert not worker.is_running()
-    finally:
-        process.kill()
+    assert "correct;" in answer()
+    (worker,) = psutil.Process(process.pid).children()
+    edit(path, PLACE, "const T a = 1 *")
+    assert "the same machine code" in answer()
+    assert psutil.Process(process.pid).children() == [worker]
+    edit(path, PLACE, "const T a = (T)0.5 *")
+    assert "incorrect;" in answer()  # not what was loaded under the same name before
+    process.send_signal(signal.SIGINT)
+    assert process.wait(600) == 130
+    assert process.stdout.read() == "Interrupted\n"
+    assert not worker.is_running()
