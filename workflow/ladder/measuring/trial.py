@@ -148,19 +148,18 @@ class Trial:
             at = described[problem]
             self.report(f"{doing}, {problem}")
 
+        where = ""  # the gauntlet's failures name their problem
         try:
             verdict = entry.gauntlet = self.session.run_gauntlet(
                 entry.candidate, self.problem.element_type, report
             )
             if verdict.status == "correct":
                 at = exactly(self.problem, entry.kernel.precision == "tf32")
+                where = f"on {gauntlet.describe(at)}: "
                 self.report(f"{doing}, {gauntlet.describe(at)}")
-                try:
-                    verdict = self.session.check_integers(entry.candidate, self.problem)
-                except Failure as failure:
-                    raise failure.during(f"on {gauntlet.describe(at)}") from None
+                verdict = self.session.check_integers(entry.candidate, self.problem)
         except Failure as failure:
-            entry.status, entry.reason = failure.status, failure.reason
+            entry.status, entry.reason = failure.status, where + failure.reason
             if re.search("misaligned.address", entry.reason, re.IGNORECASE):
                 few = 16 // ELEMENT_TYPES[self.problem.element_type].size
                 rows = ", ".join(f"{name} % {few} == 0" for name in ("lda", "ldb", "ldc"))
