@@ -403,7 +403,7 @@ def test_expressions_in_cpp_are_those_of_headers(tmp_path):
         ("11_split", "11_split: no such CUDA kernel; did you mean `11_split_k`?"),
         (
             "11_split_k --type float64",
-            "--type float64: expected one of the element_types of cuda/11_split_k, float32",
+            "--type float64: expected one of the element_types in the header of cuda/11_split_k, fl",
         ),
         (
             "11_split_k BX=3",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.cli.best_rung import fastest_result
-from ladder.cli.trial import compiled
+from ladder.cli.trial import check_type, compiled_alone
 from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
 from ladder.core.errors import InputError, one_of
 from ladder.core.expressions import cpp
@@ -27,11 +27,7 @@ CUBIN = "gemm.cubin"
 def export(name: str, assignments: Sequence[str], element_type: str) -> str:
     """Write the folder `results/export/KERNEL` and return what was written. Raises `InputError`."""
     kernel = _kernel(name)
-    if element_type not in kernel.element_types:
-        raise InputError(
-            f"--type {element_type}: expected one of the element_types of {kernel.id}, "
-            f"{', '.join(kernel.element_types)}"
-        )
+    check_type(kernel, element_type)
     gpus = detect_gpus()
     arch = kernel.architecture or (gpus[0].arch if gpus else DEFAULT_ARCHITECTURE)
     configuration = _configuration(kernel, assignments, element_type)
@@ -49,14 +45,11 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
         why = f"the fastest one measured on {result['gpu']} at {result['problem']}"
     else:
         why = f"the default: no result of it for {arch}"
-    reason = kernel.objection(configuration)
-    if not reason:
-        (entry,) = compiled(kernel, [(configuration, "")], arch)
-        reason = entry.reason
-    if reason:
+    entry = compiled_alone(kernel, configuration, arch)
+    if entry.status != "compiled":
         raise InputError(
-            f"{kernel.id}: {configuration.label}: {reason}; expected a configuration that compiles "
-            f"for {arch}"
+            f"{kernel.id}: {configuration.label}: {entry.reason}; expected a configuration that "
+            f"compiles for {arch}"
         )
     folder = ROOT / "results" / "export" / kernel.name
     write(

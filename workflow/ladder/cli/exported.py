@@ -72,7 +72,7 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
         raise ValueError("c: got a read-only array; expected one to write to")
     module, device = _module(_context())
     scalar = TYPES[KERNEL["element_type"]][2]
-    problem = {"M": m, "N": n, "K": k, "lda": lda, "ldb": ldb, "ldc": ldc}
+    problem: dict[str, float] = {"M": m, "N": n, "K": k, "lda": lda, "ldb": ldb, "ldc": ldc}
     problem |= {"alpha": alpha, "beta": beta}
     names = {**problem, **device, **KERNEL["parameters"]}
     for of, at in {"": at_a | at_b | at_c, "_a": at_a, "_b": at_b, "_c": at_c}.items():
@@ -288,11 +288,10 @@ def _clusters_of_4(device: c_int, shared: int) -> int:
     if not clusters:
         return 0
     # `CUlaunchAttribute`: 4 bytes for its id, 4 of padding, and 64 for its value
-    attribute = struct.pack("I4x 3I52x", _CLUSTER_DIMENSION, 4, 1, 1)
+    attribute = ctypes.create_string_buffer(struct.pack("I4x 3I52x", _CLUSTER_DIMENSION, 4, 1, 1))
+    at = ctypes.addressof(attribute)
     # `CUlaunchConfig`: grid, block, shared memory, stream, attributes and their number
-    config = struct.pack(
-        "3I 3I I PPI", 4, 1, 1, 32, 1, 1, shared, 0, ctypes.cast(attribute, c_void_p).value, 1
-    )
+    config = struct.pack("3I 3I I PPI", 4, 1, 1, 32, 1, 1, shared, 0, at, 1)
     _call("cuModuleLoadData", byref(module), _ALONE)
     _call("cuModuleGetFunction", byref(function), module, b"alone")
     _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)

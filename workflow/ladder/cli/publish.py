@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +21,7 @@ import pandas as pd
 
 from ladder.analysis.dataset import Dataset
 from ladder.compiling.provenance import LOCK, differs_from_lock
-from ladder.core.errors import InputError
+from ladder.core.errors import InputError, few
 from ladder.core.files import ROOT, write_whole
 from ladder.figures import draw as figures
 from ladder.model.kernel_file import discover
@@ -120,12 +120,9 @@ def _differ(
         ],
         f"not in {SUMS}": [name for name in required if name not in expected],
     }
-    return "; ".join(f"{what}: {_few(sorted(names))}" for what, names in groups.items() if names)
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return "; ".join(
+        f"{what}: {few(sorted(names), NAMED)}" for what, names in groups.items() if names
+    )
 
 
 def check_data(folder: Path) -> None:

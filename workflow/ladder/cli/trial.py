@@ -123,7 +123,7 @@ class Tries:
             f"{problem.k}{extras}{where}"
         )
         mine = [entry for entry in entries if entry.status == "compiled"]
-        for text in trial_report.refusals([entry for entry in entries if entry not in mine]):
+        for text in trial_report.refusals(entries):
             print(text)
         if self.device and mine:
             self._run(self.device, problem, mine)
@@ -152,11 +152,7 @@ class Tries:
         """Return a campaign of this kernel alone on the one problem, checked like any other."""
         build = {name: values for name, values in self.lists.items() if name in OF_BUILD}
         own = {name: _numbers(values) for name, values in self.lists.items() if name not in build}
-        if self.given.type not in kernel.element_types:
-            raise InputError(
-                f"--type {self.given.type}: expected one of the element_types in the header of "
-                f"{kernel.id}, {', '.join(kernel.element_types)}"
-            )
+        check_type(kernel, self.given.type)
         if build and self.path.suffix != ".cu":
             raise InputError(
                 f"--set {next(iter(build))}: expected a parameter of {kernel.id}; only CUDA C++ is "
@@ -294,10 +290,9 @@ class Tries:
         if best is None:
             return None
         path, label = best
-        kernel, configuration = parse(path), Configuration.of(problem.element_type, label)
-        objection = kernel.objection(configuration)
-        entries = compiled(kernel, [(configuration, objection)], self.arch)
-        return next((entry for entry in entries if entry.status == "compiled"), None)
+        configuration = Configuration.of(problem.element_type, label)
+        entry = compiled_alone(parse(path), configuration, self.arch)
+        return entry if entry.status == "compiled" else None
 
     def _stalls(self, session: Session, best: Entry, problem: Problem) -> str:
         # importing them takes longer than all else
@@ -377,6 +372,15 @@ def _lists(assignments: Sequence[str]) -> dict[str, list[str]]:
     return lists
 
 
+def check_type(kernel: Kernel, element_type: str) -> None:
+    """Raise `InputError` if a kernel does not have the element type of `--type`."""
+    if element_type not in kernel.element_types:
+        raise InputError(
+            f"--type {element_type}: expected one of the element_types in the header of "
+            f"{kernel.id}, {', '.join(kernel.element_types)}"
+        )
+
+
 def _numbers(values: Sequence[str]) -> list[int | str]:
     return [int(value) if re.fullmatch("[0-9]{1,18}", value) else value for value in values]
 
@@ -384,16 +388,21 @@ def _numbers(values: Sequence[str]) -> list[int | str]:
 def compiled(
     kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
 ) -> list[Entry]:
-    """Return the legal ones of a kernel's configurations, each with its objection or "", compiled
-    or with why they were not.
+    """Return a kernel's configurations, each of which has its objection or "", compiled or with why
+    they were not.
     """
     folder = FOLDER / "build" / arch / kernel.id
     rows = compile_kernel(kernel, configurations, arch, folder, len(os.sched_getaffinity(0)))
     return [
         Entry(kernel, configuration, row, folder / row.binary, row.status, row.reason)
-        for row, (configuration, objection) in zip(rows, configurations, strict=True)
-        if not objection
+        for row, (configuration, _) in zip(rows, configurations, strict=True)
     ]
+
+
+def compiled_alone(kernel: Kernel, configuration: Configuration, arch: str) -> Entry:
+    """Return one configuration, compiled or with why it was not."""
+    (entry,) = compiled(kernel, [(configuration, kernel.objection(configuration))], arch)
+    return entry
 
 
 def watch(tries: Tries) -> NoReturn:

@@ -10,6 +10,7 @@ from ladder.analysis.kernel_model import model
 from ladder.analysis.measurements import FEW_PROBLEMS, disturbance
 from ladder.compiling.compile import Resource
 from ladder.core import verdicts
+from ladder.core.errors import few
 from ladder.core.stats import median_interval, paired_ratio
 from ladder.core.surroundings import cores, remarks
 from ladder.core.types import OF_CUDA, rate_unit, tflops
@@ -40,13 +41,9 @@ def refusals(entries: Sequence[Entry]) -> list[str]:
     """Return what the compiler refused. Configurations with the same message share one text."""
     alike: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
-        alike.setdefault((entry.status, entry.reason), []).append(entry.label)
-    return [f"{status}: {_few(labels)}\n{reason}" for (status, reason), labels in alike.items()]
-
-
-def _few(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
-    return ", ".join(labels[:3]) + more
+        if entry.status not in ("compiled", "skipped"):
+            alike.setdefault((entry.status, entry.reason), []).append(entry.label)
+    return [f"{status}: {few(labels, 3)}\n{reason}" for (status, reason), labels in alike.items()]
 
 
 def results(
@@ -81,7 +78,7 @@ def results(
         if entry.status not in ("correct", "skipped"):
             yield from _failure(entry)
     if untried := [entry.label for entry in trial.entries if entry.status == "skipped"]:
-        yield f"not tried after the timeout: {_few(untried)}"
+        yield f"not tried after the timeout: {few(untried, 3)}"
 
 
 def _rates(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:

@@ -68,6 +68,12 @@ def one_of(value: str, known: Sequence[str]) -> str:
     ) + f" one of {', '.join(known)}"
 
 
+def few(names: Sequence[str], most: int) -> str:
+    """Return the first names, and how many more there are than `most`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 @contextlib.contextmanager
 def clear_errors(code: int = 1) -> Iterator[None]:
     """Turn an `InputError` or a file that cannot be written into a message, without a traceback,
