@@ -164,10 +164,7 @@ def packed(p, **more):
 CASES = {
     "02_naive_coalesced": Problem(5, 70, 3, "float64", alpha=-1.5, beta=0.5, padding=1),
     "11_split_k": Problem(256, 300, 1000, beta=0.5),
-    "13_snake_order": Problem(1000, 999, 33, alpha=2, padding="1,4,2", offset="0,1,3"),
     "14_cluster_split_k": Problem(96, 160, 2240),
-    "15_last_wave": Problem(4096, 4096, 64, padding=4),
-    "16_thin_edge": Problem(1025, 512, 8),
     "21_tensor_split": Problem(300, 200, 100, offset=1),
     "32_half_wide_tile": Problem(300, 200, 104, "float16", alpha=2),
     "37_half_last_wave": Problem(1000, 2000, 72, "bfloat16", beta=0.5),

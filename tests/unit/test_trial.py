@@ -10,7 +10,6 @@ from ladder.cli import best_rung, trial_report
 from ladder.compiling import provenance, toolchain
 from ladder.core.errors import InputError
 from ladder.devices.detect import DetectedDevice
-from ladder.devices.lock import exclusive
 from ladder.model.problem import Problem
 from ladder.storage import published_index, samples
 from planted import written
@@ -87,14 +86,6 @@ def test_pandas_which_takes_longer_than_all_else_is_not_imported(root):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_device_is_taken_at_once_or_not_at_all():
-    with exclusive(["test-a"]):
-        with exclusive(["test-a", "test-b"], wait=False) as (uuid, _):
-            assert uuid == "test-b"
-        with pytest.raises(BlockingIOError), exclusive(["test-a"], wait=False):
-            pass
-
-
 def test_the_best_rung_is_that_of_all_results_of_the_device(root):
     """A dataset of one's own kernels alone, whose name comes first, does not hide a faster
     published rung, of the device or of another.
@@ -153,18 +144,13 @@ ITSELF = "{} times as fast as itself in neighboring rounds"
         (
             "cpu",
             0.0,
-            [10.0, 10.0, 10.0, 13.0, 13.0, 10.0, 10.0],
-            {"unsteady": ITSELF.format("blas_1 is 1 (interval 0.769 to 1.3)")},
+            [10.0, 10.0, 10.0, 40.0, 40.0, 10.0, 10.0],
+            {"unsteady": ITSELF.format("blas_1 is 1 (interval not known)")},
         ),
     ],
 )
 def test_a_busy_machine_makes_a_try_doubtful(kind, others, reference_us, doubts):
     assert trial_report.doubts(kind, others, reference_us) == doubts
-
-
-def test_an_interval_that_says_nothing_is_not_known():
-    assert trial_report._interval(1.25, 1.2, 1.3) == "1.25 (interval 1.2 to 1.3)"
-    assert trial_report._interval(1.25, 0.6, 1.3) == "1.25 (interval not known)"
 
 
 @pytest.mark.parametrize("code", [0, 1])
