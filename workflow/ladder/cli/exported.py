@@ -19,14 +19,15 @@ from typing import Any
 
 HERE = Path(__file__).parent
 KERNEL: dict[str, Any] = json.loads((HERE / "launch.json").read_text())
-TYPES: dict[str, tuple[str, int, Any]] = {
-    "float32": ("<f4", 4, ctypes.c_float),
-    "float64": ("<f8", 8, ctypes.c_double),
-    "float16": ("<f2", 2, ctypes.c_float),
-    "bfloat16": ("bfloat16", 2, ctypes.c_float),  # which no `typestr` names, so only DLPack has it
-}
-"""For each element type the `typestr` of an array, the bytes of an element, and the type of alpha
-and beta.
+_TYPESTR, _SIZE, _SCALAR, _MAP_TYPE = {
+    "float32": ("<f4", 4, ctypes.c_float, 7),
+    "float64": ("<f8", 8, ctypes.c_double, 8),
+    "float16": ("<f2", 2, ctypes.c_float, 6),
+    # which no `typestr` names, so only DLPack has it
+    "bfloat16": ("bfloat16", 2, ctypes.c_float, 9),
+}[KERNEL["element_type"]]
+"""Of the kernel's element type: the `typestr` of an array, the bytes of an element, the type of
+alpha and beta, and the value of `CUtensorMapDataType` (CUDA Driver API).
 """
 _DL_CUDA = (2, 13)
 """DLPack's devices whose memory the GPU reads by its address: `kDLCUDA` and `kDLCUDAManaged`
@@ -38,11 +39,8 @@ _DL_TENSOR = struct.Struct("P 2i i BBH PP Q")
 strides, offset in bytes.
 """
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
-_MAP_TYPES = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
 _MAP_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-"""Values of `CUtensorMapDataType` and, by bytes, of `CUtensorMapSwizzle` (CUDA Driver API, as are
-those of `_encoded`).
-"""
+"""Values of `CUtensorMapSwizzle` by bytes (CUDA Driver API, as are those of `_encoded`)."""
 _SM_COUNT, _SHARED_MEMORY, _CLUSTER_LAUNCH, _DYNAMIC_SHARED, _CLUSTER_DIMENSION = 16, 97, 120, 8, 4
 """Values of `CUdevice_attribute`, `CUfunction_attribute` and `CUlaunchAttributeID` (CUDA Driver
 API).
@@ -71,7 +69,6 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
     if arrays["c"]["data"][1]:
         raise ValueError("c: got a read-only array; expected one to write to")
     module, device = _module(_context())
-    scalar = TYPES[KERNEL["element_type"]][2]
     problem: dict[str, float] = {"M": m, "N": n, "K": k, "lda": lda, "ldb": ldb, "ldc": ldc}
     problem |= {"alpha": alpha, "beta": beta}
     names = {**problem, **device, **KERNEL["parameters"]}
@@ -88,8 +85,8 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
         [_whole(value, names) for value in (*launch["grid"], launch["dynamic_shared"])]
         for launch in launches
     ]
-    arguments = [*map(c_int, (m, n, k)), scalar(alpha), c_void_p(at_a), c_int(lda)]
-    arguments += [c_void_p(at_b), c_int(ldb), scalar(beta), c_void_p(at_c), c_int(ldc)]
+    arguments: list[Any] = [*map(c_int, (m, n, k)), _SCALAR(alpha), c_void_p(at_a), c_int(lda)]
+    arguments += [c_void_p(at_b), c_int(ldb), _SCALAR(beta), c_void_p(at_c), c_int(ldc)]
     workspace, queue = c_void_p(), c_void_p(stream)
     if KERNEL["workspace"]:
         size = c_size_t(max(4, _whole(KERNEL["workspace"], names)))
@@ -118,7 +115,7 @@ def _interface(name: str, array: Any, stream: int) -> Mapping[str, Any]:
     """Return the `__cuda_array_interface__` of an array, or the like of it from DLPack, which makes
     the array ready on the stream.
     """
-    if KERNEL["element_type"] != "bfloat16" and hasattr(array, "__cuda_array_interface__"):
+    if _TYPESTR != "bfloat16" and hasattr(array, "__cuda_array_interface__"):
         return array.__cuda_array_interface__  # type: ignore[no-any-return]
     if not hasattr(array, "__dlpack__"):
         raise ValueError(
@@ -148,22 +145,21 @@ def _interface(name: str, array: Any, stream: int) -> Mapping[str, Any]:
 
 def _matrix(name: str, given: Mapping[str, Any]) -> tuple[int, int, int, int]:
     """Return the address, rows, columns and leading dimension of an array."""
-    typestr, size, _ = TYPES[KERNEL["element_type"]]
-    if given["typestr"] != typestr or len(given["shape"]) != 2 or min(given["shape"]) < 1:
+    if given["typestr"] != _TYPESTR or len(given["shape"]) != 2 or min(given["shape"]) < 1:
         raise ValueError(
-            f"{name}: got {given['typestr']} of shape {given['shape']}; expected {typestr} of two "
+            f"{name}: got {given['typestr']} of shape {given['shape']}; expected {_TYPESTR} of two "
             "dimensions, not empty"
         )
     rows, columns = given["shape"]
-    along, across = given.get("strides") or (columns * size, size)
+    along, across = given.get("strides") or (columns * _SIZE, _SIZE)
     if rows == 1:
-        along = max(along, columns * size)
-    if (columns > 1 and across != size) or along % size or along < columns * size:
+        along = max(along, columns * _SIZE)
+    if (columns > 1 and across != _SIZE) or along % _SIZE or along < columns * _SIZE:
         raise ValueError(
             f"{name}: got strides of {along} and {across} bytes; expected rows whose elements lie "
             "side by side"
         )
-    return given["data"][0], rows, columns, along // size
+    return given["data"][0], rows, columns, along // _SIZE
 
 
 def _encoded(entry: Mapping[str, Any], start: int, names: Mapping[str, Any]) -> tuple[Any, int]:
@@ -182,7 +178,7 @@ def _encoded(entry: Mapping[str, Any], start: int, names: Mapping[str, Any]) -> 
         _call(
             "cuTensorMapEncodeTiled",
             c_void_p(address),
-            _MAP_TYPES[KERNEL["element_type"]],
+            _MAP_TYPE,
             2,
             c_void_p(start + offset),
             u64(width, height),

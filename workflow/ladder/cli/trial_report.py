@@ -215,5 +215,4 @@ def _failure(entry: Entry) -> Iterator[str]:
 
 
 def _interval(value: float, low: float, high: float) -> str:
-    ends = f"{low:.3g} to {high:.3g}" if verdicts.known(value, low, high) else verdicts.NOT_KNOWN
-    return f"{value:.3g} (interval {ends})"
+    return f"{value:.3g} (interval {verdicts.interval('.3g', value, low, high)})"
