@@ -201,13 +201,13 @@ BOMB = "\n".join(
     ("text", "message"),
     [
         (BOMB, r"not valid YAML: aliases \(\*\) are not allowed"),
-        ("alpha: .nan", "alpha: got a number that is NaN or too large"),
-        ("seed: 0x" + "f" * 5000, "seed: got a number that is NaN or too large"),
-        ("1: 2", 'got the key "1"; expected keys to be text'),
+        ("alpha: .nan", "alpha: got NaN; expected a number"),
+        ("seed: 0x" + "f" * 5000, 'seed: got "0xff.*; expected a whole number'),
+        ("1: 2", "the key 1 is not text"),
         ("alpha: 1.0e+9", r"alpha: got 1000000000\.0; expected a number from -1000 to 1000"),
         (
             f"parameters: {{cuda/20_fuzz: {{BM: {MANY}, BN: {MANY}}}}}",
-            "cuda/20_fuzz: .* make 39601 configurations",
+            "cuda/20_fuzz: .* make 19900 configurations",
         ),
         (
             f"problems: {{cpu: [{{M: {MANY}, N: {MANY}, K: 1}}]}}",

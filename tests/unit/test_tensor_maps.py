@@ -116,7 +116,10 @@ def test_what_cannot_be_encoded_is_not_supported_and_says_why(tmp_path, change, 
             ("box: [64, BM]", "box: [64]"),
             "tensor_maps[0].box: got [64]; expected a list of two expressions",
         ),
-        (("box: [64, BM]", "box: [64, BK]"), 'tensor_maps[0].box: "BK": unknown name BK'),
+        (
+            ("box: [64, BM]", "box: [64, BK]"),
+            "tensor_maps[0].box: expression `BK`: unknown name BK",
+        ),
         (
             ("of: A", "of: A, at: 4"),
             "tensor_maps[0].at: got 4; expected the key in maps of the workspace only",

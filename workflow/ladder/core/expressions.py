@@ -20,6 +20,7 @@ MAX_LENGTH = 1000
 """The most characters of an expression. The parser's own recursion limit lies far beyond."""
 MAX_DEPTH = 40
 LIMIT = 2**63
+TOO_LARGE = "is outside the range of 64-bit integers"
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -27,47 +28,39 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
+_OPERATORS: dict[type, tuple[Callable[..., Any], str]] = {
+    ast.Add: (operator.add, "({} + {})"),
+    ast.Sub: (operator.sub, "({} - {})"),
+    ast.Mult: (operator.mul, "({} * {})"),
+    ast.Div: (operator.truediv, "({} / {})"),
+    ast.FloorDiv: (operator.floordiv, "floor_div({}, {})"),
+    ast.Mod: (operator.mod, "mod({}, {})"),
+    ast.Pow: (operator.pow, "std::pow({}, {})"),
+    ast.USub: (operator.neg, "(-{})"),
+    ast.UAdd: (operator.pos, "(+{})"),
+    ast.Not: (operator.not_, "double(!{})"),
+    ast.Eq: (operator.eq, "{} == {}"),
+    ast.NotEq: (operator.ne, "{} != {}"),
+    ast.Lt: (operator.lt, "{} < {}"),
+    ast.LtE: (operator.le, "{} <= {}"),
+    ast.Gt: (operator.gt, "{} > {}"),
+    ast.GtE: (operator.ge, "{} >= {}"),
 }
-_UNARY: dict[type, Callable[[Any], Any]] = {
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Not: operator.not_,
-}
-_COMPARE: dict[type, Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_CPP: dict[type, str] = {
-    ast.Add: "({} + {})",
-    ast.Sub: "({} - {})",
-    ast.Mult: "({} * {})",
-    ast.Div: "({} / {})",
-    ast.FloorDiv: "floor_div({}, {})",
-    ast.Mod: "mod({}, {})",
-    ast.Pow: "std::pow({}, {})",
-    ast.USub: "(-{})",
-    ast.UAdd: "(+{})",
-    ast.Not: "double(!{})",
-    ast.Eq: "{} == {}",
-    ast.NotEq: "{} != {}",
-    ast.Lt: "{} < {}",
-    ast.LtE: "{} <= {}",
-    ast.Gt: "{} > {}",
-    ast.GtE: "{} >= {}",
-}
+"""How each operator is computed, and its form in C++."""
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"ceil_div": ceil_div, "min": min, "max": max}
+_SYNTAX = (
+    ast.Name,
+    ast.Load,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.And,
+    ast.Or,
+    ast.Compare,
+    ast.IfExp,
+    *_OPERATORS,
+)
+"""All that an expression may consist of, beside numbers and calls."""
 
 
 @lru_cache(maxsize=4096)
@@ -79,42 +72,28 @@ def _parse(text: str) -> ast.expr:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"`{text}` is not an expression: {error}") from None
+        # YAML takes a comma in a list for the end of an element
+        hint = "; in a list, one with a comma is written in quotes" if "(" in text else ""
+        raise InputError(f"`{text}` is not an expression: {error}{hint}") from None
     _check(tree, text, 0)
     return tree
 
 
-def _check(node: ast.expr, text: str, depth: int) -> None:
+def _check(node: ast.AST, text: str, depth: int) -> None:
     """Refuse every construct outside the language before anything is computed."""
     if depth > MAX_DEPTH:
         raise InputError(f"`{text}` is nested more than {MAX_DEPTH} deep")
     match node:
-        case ast.Constant(value=int() | float()) | ast.Name():
-            parts: list[ast.expr] = []
-        case ast.BinOp(left, op, right) if type(op) in _BINARY:
-            parts = [left, right]
-        case ast.UnaryOp(op, operand) if type(op) in _UNARY:
-            parts = [operand]
-        case ast.BoolOp(_, values):
-            parts = values
-        case ast.Compare(left, ops, comparators) if all(type(op) in _COMPARE for op in ops):
-            parts = [left, *comparators]
-        case ast.IfExp(test, body, orelse):
-            parts = [test, body, orelse]
+        case ast.Constant(value=int() | float()):
+            pass
         case ast.Call(ast.Name(name), args, []) if name in _FUNCTIONS:
-            if len(args) < 2 or (name == "ceil_div" and len(args) != 2):
-                raise InputError(
-                    f"`{text}`: {name} takes {'two' if name == 'ceil_div' else 'two or more'} "
-                    "arguments"
-                )
-            parts = args
-        case _:
-            raise InputError(
-                f"`{text}`: `{ast.get_source_segment(text.strip(), node)}` is not allowed in an "
-                "expression"
-            )
-    for part in parts:
-        _check(part, text, depth + 1)
+            if len(args) < 2 or (name == "ceil_div" and len(args) > 2):
+                raise InputError(f"`{text}`: {name} has {len(args)} arguments; expected two")
+        case _ if not isinstance(node, _SYNTAX):
+            part = ast.get_source_segment(text.strip(), node) or text
+            raise InputError(f"`{text}`: `{part}` is not allowed in an expression")
+    for child in ast.iter_child_nodes(node):
+        _check(child, text, depth + 1)
 
 
 def _value(node: ast.expr, names: Mapping[str, Number]) -> Any:
@@ -122,29 +101,22 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Any:
         case ast.Constant(value):
             result: Any = value
         case ast.Name(name):
-            if name not in names:
-                raise InputError(
-                    f"unknown name `{name}`; known: {', '.join(sorted(names)) or 'none'}"
-                )
             result = names[name]
         case ast.BinOp(left, op, right):
             a, b = _value(left, names), _value(right, names)
             if isinstance(op, ast.Pow) and not (0 <= b <= 64 and abs(a) <= LIMIT):
                 raise InputError(f"the exponent {b} is outside 0..64")
-            result = _BINARY[type(op)](a, b)
+            result = _OPERATORS[type(op)][0](a, b)
         case ast.UnaryOp(op, operand):
-            result = _UNARY[type(op)](_value(operand, names))
+            result = _OPERATORS[type(op)][0](_value(operand, names))
         case ast.BoolOp(op, values):
-            result = (
-                all(_value(v, names) for v in values)
-                if isinstance(op, ast.And)
-                else any(_value(v, names) for v in values)
-            )
+            every_or_some = all if isinstance(op, ast.And) else any
+            result = every_or_some(_value(value, names) for value in values)
         case ast.Compare(left, ops, comparators):
             result, a = True, _value(left, names)
             for compare, right in zip(ops, comparators, strict=True):
                 b = _value(right, names)
-                result, a = result and _COMPARE[type(compare)](a, b), b
+                result, a = result and _OPERATORS[type(compare)][0](a, b), b
         case ast.IfExp(test, body, orelse):
             result = _value(body if _value(test, names) else orelse, names)
         case ast.Call(ast.Name(name), args):
@@ -152,24 +124,19 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Any:
         case _:  # pragma: no cover - _check refuses every other node
             raise AssertionError(ast.dump(node))
     if not -LIMIT < result < LIMIT:  # NaN and infinities fail too
-        raise InputError(f"`{ast.unparse(node)}` is outside the range of 64-bit integers")
+        raise InputError(f"`{ast.unparse(node)}` {TOO_LARGE}")
     return result
 
 
-def names_in(expression: str | int | float) -> set[str]:
+def names_in(expression: str | int | float) -> frozenset[str]:
     """Return the names an expression refers to. Raises `InputError` if it is not an expression."""
-    return set(_names_in(str(expression)))
+    return _names_in(str(expression))
 
 
 @lru_cache(maxsize=4096)
 def _names_in(text: str) -> frozenset[str]:
-    nodes = list(ast.walk(_parse(text)))
-    called = {
-        node.func.id
-        for node in nodes
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - called
+    nodes = ast.walk(_parse(text))
+    return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - _FUNCTIONS.keys()
 
 
 def evaluate(expression: str | int | float, names: Mapping[str, Number]) -> Number:
@@ -178,20 +145,16 @@ def evaluate(expression: str | int | float, names: Mapping[str, Number]) -> Numb
     Raises `InputError` for anything outside the language, an unknown name, a division by zero, or
     an absolute value of 2**63 or more.
     """
+    text = str(expression)
+    if unknown := names_in(text) - names.keys():
+        reason = f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}"
+        raise InputError(f"expression `{text}`: {reason}")
     try:
-        result: Number = _value(_parse(str(expression)), names)
-    except InputError as error:
-        raise InputError(
-            f"expression `{expression}`: {error}"
-            if str(expression) not in str(error)
-            else str(error)
-        ) from None
+        result: Number = _value(_parse(text), names)
     except OverflowError:
-        raise InputError(
-            f"expression `{expression}`: a value in it is outside the range of 64-bit integers"
-        ) from None
-    except (ArithmeticError, TypeError, ValueError) as error:
-        raise InputError(f"expression `{expression}`: {error}") from None
+        raise InputError(f"expression `{text}`: a value in it {TOO_LARGE}") from None
+    except (InputError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise InputError(f"expression `{text}`: {error}") from None
     return result
 
 
@@ -219,14 +182,16 @@ def _cpp(node: ast.expr) -> str:
         case ast.Name(name):
             return name
         case ast.BinOp(left, op, right):
-            return _CPP[type(op)].format(_cpp(left), _cpp(right))
+            return _OPERATORS[type(op)][1].format(_cpp(left), _cpp(right))
         case ast.UnaryOp(unary, operand):
-            return _CPP[type(unary)].format(_cpp(operand))
+            return _OPERATORS[type(unary)][1].format(_cpp(operand))
         case ast.BoolOp(joint, values):
-            return f"double({(' && ' if isinstance(joint, ast.And) else ' || ').join(map(_cpp, values))})"
+            sign = " && " if isinstance(joint, ast.And) else " || "
+            return f"double({sign.join(map(_cpp, values))})"
         case ast.Compare(left, ops, rights):
-            pairs = zip([left, *rights], ops, rights, strict=False)
-            return f"double({' && '.join(_CPP[type(compare)].format(_cpp(a), _cpp(b)) for a, compare, b in pairs)})"
+            pairs = zip(ops, [left, *rights], rights, strict=False)
+            tests = [_OPERATORS[type(op)][1].format(_cpp(a), _cpp(b)) for op, a, b in pairs]
+            return f"double({' && '.join(tests)})"
         case ast.IfExp(test, body, orelse):
             return f"({_cpp(test)} ? {_cpp(body)} : {_cpp(orelse)})"
         case ast.Call(ast.Name("ceil_div"), args):

@@ -15,22 +15,26 @@ import yaml
 from ladder.core.errors import InputError, one_of
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
-_AMBIGUOUS = re.compile(r"[-+]?0[0-9_]+|[-+]?[0-9][0-9_]*(:[0-9_.]+)+|[0-9]{4}-[0-9]{1,2}-[0-9].*")
+_AMBIGUOUS = re.compile(
+    r"[-+]?0[0-9_]+|[-+]?[0-9][0-9_]*(:[0-9_.]+)+|[0-9]{4}-[0-9]{1,2}-[0-9].*|[-+]?0x[0-9a-fA-F_]{99,}"
+)
 """What YAML 1.1 reads as an octal number, a number to base 60, or a date: `010`, `1:30`,
-`2024-11-29`. In YAML 1.2 none is that.
+`2024-11-29`. In YAML 1.2 none is that. And hexadecimal numbers that Python does not print.
 """
+_TYPES = {
+    "integer": lambda _, value: type(value) is int and abs(value) < 2**63,
+    "number": lambda _, value: type(value) in (int, float) and abs(value) < 2**63,  # no NaN
+}
 _extend: Any = jsonschema.validators.extend
 _Validator = _extend(
     jsonschema.Draft202012Validator,  # which takes 64.0 for a whole number
-    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: type(value) is int
-    ),
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(_TYPES),
 )
 
 
 class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
-    """The safe loader, without what YAML accepts silently: duplicate keys, and aliases, a few of
-    which can stand for gigabytes.
+    """The safe loader, without what YAML accepts silently: duplicate keys, keys that are not text,
+    and aliases, a few of which can stand for gigabytes.
 
     What is `_AMBIGUOUS` is text, so that a message shows it as it was written.
 
@@ -57,12 +61,18 @@ class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
-        if twice:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {', '.join(sorted(twice))} is given twice", node.start_mark
-            )
+        for key in keys:
+            if not isinstance(key, str) or keys.count(key) > 1:
+                fault = "is given twice" if isinstance(key, str) else "is not text"
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key} {fault}", node.start_mark
+                )
         return super().construct_mapping(node, deep)
+
+
+# as in YAML 1.2; YAML 1.1 wants a point in it
+_SMALL = re.compile(r"[-+]?[0-9]+e-[0-9]+")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SMALL, list("-+0123456789"))
 
 
 def read(path: Path) -> str:
@@ -93,7 +103,6 @@ def _validator(schema: str) -> Any:
 
 def check(data: Any, schema: str, source: str) -> None:
     """Raise `InputError` with every violation of `schemas/<schema>.schema.yaml`, one per line."""
-    _check_plain(data, source, "")
     errors = sorted(
         _validator(schema).iter_errors(data),
         key=lambda error: [str(part) for part in error.absolute_path],
@@ -102,68 +111,21 @@ def check(data: Any, schema: str, source: str) -> None:
         raise InputError("\n".join(dict.fromkeys(_complaint(error, source) for error in errors)))
 
 
-def _check_plain(value: Any, source: str, path: str) -> None:
-    """Raise `InputError` for data that YAML allows but a schema cannot check: keys that are not
-    text, NaN, numbers without end.
-    """
-    match value:
-        case dict():
-            for key, part in value.items():
-                if not isinstance(key, str):
-                    raise InputError(
-                        f"{source}: {path or 'the file'}: got the key {shorten(str(key)[:80])}; "
-                        "expected keys to be text"
-                    )
-                _check_plain(part, source, f"{path}.{key}".lstrip("."))
-        case list():
-            for index, part in enumerate(value):
-                _check_plain(part, source, f"{path}[{index}]")
-        case int() | float() if not abs(value) < 2**63:  # NaN fails too
-            raise InputError(
-                f"{source}: {path or 'the file'}: got a number that is NaN or too large; expected "
-                "one below 2**63"
-            )
-
-
 def _complaint(error: Any, source: str) -> str:
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path
     ).lstrip(".")
+    where = f"{source}: {path}: " if path else f"{source}: "
+    expected = error.schema.get("description", f"{error.validator} {error.validator_value}")
     if error.validator == "additionalProperties":
         known = sorted(error.schema.get("properties", {}))
         unknown = [key for key in error.instance if key not in known]
-        where = f"{source}: {path}: " if path else f"{source}: "
         return f"{where}unknown key {', '.join(map(repr, unknown))}; {one_of(unknown[0], known)}"
     if error.validator == "required":
         missing = [key for key in error.validator_value if key not in error.instance]
-        return f"{source}: {path + ': ' if path else ''}missing key {', '.join(missing)}"
-    expected = (
-        error.schema.get("description") or f"{error.validator} {json.dumps(error.validator_value)}"
-    )
-    expected += ", each once" if error.validator == "uniqueItems" else ""
-    return (
-        f"{source}: {path or 'the file'}: got {shorten(error.instance)}; expected "
-        f"{expected}{_hint(error.instance)}"
-    )
-
-
-def _hint(value: Any) -> str:
-    """Return how to write the first number in `value` that is text: YAML's powers of ten have a
-    point and a sign.
-    """
-    if isinstance(value, dict | list):
-        return next(
-            filter(None, map(_hint, value.values() if isinstance(value, dict) else value)), ""
-        )
-    if not isinstance(value, str) or not re.fullmatch(
-        r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+|[-+]?0[0-9]+", value
-    ):
-        return ""
-    number = float(value)
-    return (
-        f"; {value} is text in YAML, write "
-        f"{f'{number:.0f}' if number.is_integer() and abs(number) < 2**63 else f'{number:.1e}'}"
-    )
+        return f"{where}missing key {', '.join(missing)}; expected {expected}"
+    once = ", each once" if error.validator == "uniqueItems" else ""
+    return f"{where}got {shorten(error.instance)}; expected {expected}{once}"
 
 
 def typed(value: Any) -> Any:

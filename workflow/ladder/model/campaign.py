@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from ladder.core.errors import InputError
+from ladder.core.expressions import ceil_div
 from ladder.core.types import OF_CUDA
 from ladder.model.baselines import (
     BASELINE_JOB,
@@ -121,7 +122,7 @@ class Campaign:
     measured on them.
     """
     shard: int
-    """The most configurations of a measure job; 0 for all of a kernel's."""
+    """The most configurations of a measure job."""
     operands: Mapping[str, Any]
     """alpha, beta, padding, offset, distribution and seed of every problem whose entry does not set
     them.
@@ -171,27 +172,20 @@ class Campaign:
             return []
         supported = [t for t in self.element_types if kind == "cuda" or t not in OF_CUDA]
         names = [f"{BASELINE_JOB}.{element_type}" for element_type in supported]
-        for (id, element_type), configurations in self._of_type.items():
-            if id.startswith(f"{kind}/"):
-                shards = -(-len(configurations) // (self.shard or len(configurations)))
-                name = f"{self.kernels[id].name}.{element_type}"
+        for id, kernel in self.kernels.items():
+            for element_type in supported if kernel.kind == kind else ():
+                configurations = self._of_type(id, element_type)
+                shards = ceil_div(len(configurations), self.shard)
+                name = f"{kernel.name}.{element_type}"
                 names += (
                     [f"{name}.{number}of{shards}" for number in range(1, shards + 1)]
-                    if shards > 1
+                    if shards != 1
                     else [name]
                 )
         return names
 
-    @cached_property
-    def _of_type(self) -> dict[tuple[str, str], list[tuple[Configuration, str]]]:
-        """The configurations of each kernel in each of its element types."""
-        by_type: dict[tuple[str, str], list[tuple[Configuration, str]]] = {}
-        for id, configurations in self.configurations.items():
-            for configuration, objection in configurations:
-                by_type.setdefault((id, configuration.element_type), []).append(
-                    (configuration, objection)
-                )
-        return by_type
+    def _of_type(self, id: str, element_type: str) -> list[tuple[Configuration, str]]:
+        return [pair for pair in self.configurations[id] if pair[0].element_type == element_type]
 
     def plan(self, kind: str, job: str) -> dict[str, Any]:
         """Return everything that a measure job has to do, as plain data: Snakemake reruns the job
@@ -199,29 +193,24 @@ class Campaign:
         """
         name, element_type, *shard = job.split(".")
         if name == BASELINE_JOB:
-            names = [
-                name
-                for name in self.baselines[kind]
-                if element_type in TYPES_OF.get(name, self.element_types)
-            ]
-            candidates = [
-                _candidate(name, configuration, "", PRECISION.get(name, ""))
-                for name in names
-                for configuration in baseline_configurations(name, element_type)
-            ]
             kernel = None
+            candidates = [
+                _candidate(baseline, configuration, "", PRECISION.get(baseline, ""))
+                for baseline in self.baselines[kind]
+                if element_type in TYPES_OF.get(baseline, self.element_types)
+                for configuration in baseline_configurations(baseline, element_type)
+            ]
         else:
             kernel = f"{kind}/{name}"
-            configurations = self._of_type[kernel, element_type]
-            if shard:
-                number, shards = (int(part) for part in shard[0].split("of"))
-                begin, end = (len(configurations) * part // shards for part in (number - 1, number))
-                configurations = configurations[begin:end]
             precision = self.kernels[kernel].precision
             candidates = [
                 _candidate(name, configuration, objection, precision)
-                for configuration, objection in configurations
+                for configuration, objection in self._of_type(kernel, element_type)
             ]
+        if shard:
+            number, shards = (int(part) for part in shard[0].split("of"))
+            begin, end = (len(candidates) * part // shards for part in (number - 1, number))
+            candidates = candidates[begin:end]
         return {
             "kernel": kernel,
             "geometry": self.kernels[kernel].geometry if kernel else [],

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from ladder.core.errors import InputError, one_of
 from ladder.core.files import digest
 from ladder.core.types import KINDS
 from ladder.model.baselines import BASELINES
-from ladder.model.campaign import FEWEST, WIDTH, Campaign, Confirm, Limits, Partition
+from ladder.model.campaign import WIDTH, Campaign, Confirm, Limits, Partition
 from ladder.model.kernel import COMPILERS, OF_BUILD, Build, Kernel
 from ladder.model.problem import VARIED, joined
 
@@ -32,31 +33,30 @@ def find(folder: Path, name: str) -> Path:
 
     Raises `InputError` that lists the known campaigns, or that names a file that is not YAML.
     """
-    known: dict[str, Path] = {}
+    paths: dict[str, list[Path]] = {}
     errors = []
     for path in sorted(folder.glob("*.yaml")):
         try:
             data = yaml_schema.load(yaml_schema.read(path), str(path))
-        except (
-            InputError
-        ) as unreadable:  # perhaps another campaign's: an error only if this one is not found
-            errors.append(unreadable)
+        except InputError as error:  # perhaps another campaign's
+            errors.append(error)
             continue
         if isinstance(data, dict) and "campaign" in data:
-            same = known.setdefault(str(data["campaign"]), path)
-            if same != path and data["campaign"] == name:
-                raise InputError(
-                    f"{path}: campaign: got {name}, as in {same}; expected another name in one of "
-                    "them"
-                )
-    if name not in known:
-        if errors:
-            raise errors[0]
-        raise InputError(
-            f"--config campaign={name}: no such campaign in {folder}; expected one of "
-            f"{', '.join(known)}"
-        )
-    return known[name]
+            paths.setdefault(str(data["campaign"]), []).append(path)
+    if name in paths:
+        first, *others = paths[name]
+        if others:
+            raise InputError(
+                f"{others[0]}: campaign: got {name}, as in {first}; expected another name in one "
+                "of them"
+            )
+        return first
+    if errors:
+        raise errors[0]
+    raise InputError(
+        f"--config campaign={name}: no such campaign in {folder}; expected one of "
+        f"{', '.join(paths)}"
+    )
 
 
 def read(
@@ -66,59 +66,37 @@ def read(
     messages.
 
     `files` are those of --configfile, which Snakemake has already merged into `given`. Without
-    `files`, `given` names a campaign under
-    `folder` and overrides its values. If `given` chooses other kernels than the file, the result is
-    a separate campaign whose name says which: the tables and figures of the whole campaign stay.
-    Raises `InputError` for a file that our loader refuses, and for an unknown name.
+    `files`, `given` names a campaign under `folder` and overrides its values. If `given` chooses
+    other kernels than the file, the result is a separate campaign whose name says which: the tables
+    and figures of the whole campaign stay. Raises `InputError` for a file that our loader refuses,
+    for an unknown name, and for data that break the schema.
     """
+    whole: dict[str, Any] = {}
+    by_snakemake: dict[str, Any] = {}  # its loader accepts more than ours
     if files:
-        texts = {str(file): yaml_schema.read(file) for file in files}
-        # Snakemake's loader accepts more than ours
-        loaded = [yaml_schema.load(text, file) for file, text in texts.items()]
-        whole = {
-            key: value for part in loaded if isinstance(part, dict) for key, value in part.items()
-        }
-        from_snakemake = {
-            key: value
-            for text in texts.values()
-            for key, value in dict(yaml.safe_load(text) or {}).items()
-        }
-        source = ", ".join(os.path.relpath(file) for file in files)
+        for file in files:
+            text = yaml_schema.read(file)
+            whole |= yaml_schema.load(text, str(file)) or {}
+            by_snakemake |= yaml.safe_load(text) or {}
     else:
+        files = [find(folder, str(given.get("campaign", "default")))]
+        whole = yaml_schema.load(yaml_schema.read(files[0]), str(files[0]))
         # Snakemake makes a number of some names
-        path = find(folder, str(given.get("campaign", "default")))
-        from_snakemake = {"campaign": given.get("campaign")}
-        whole, source = (
-            yaml_schema.load(yaml_schema.read(path), str(path)),
-            str(path.relative_to(folder.parent)),
-        )
-    data = {} if files else dict(whole)
-    for key, value in given.items():
-        data[key] = (
-            whole[key]
-            if key in from_snakemake and from_snakemake[key] == value
-            else yaml_schema.typed(value)
-        )
-    if len(files) < 2 and data != whole:
+        by_snakemake = {"campaign": given.get("campaign")}
+    changed = {
+        key: yaml_schema.typed(value)
+        for key, value in given.items()
+        if key not in by_snakemake or by_snakemake[key] != value
+    }
+    source = ", ".join(os.path.relpath(file) for file in files)
+    if len(files) == 1 and changed:
         source += " and --config"
-    return (
-        data | {"campaign": narrowed(data["campaign"], data["kernels"])}
-        if _other_kernels(whole, data)
-        else data
-    ), source
-
-
-def _other_kernels(whole: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-    """Return whether the command line chooses other kernels than the file. Data that breaks the
-    schema gives False and is refused later.
-    """
+    data = whole | changed
+    yaml_schema.check(data, "config", source)
     kernels = data.get("kernels", "all")
-    right = (
-        isinstance(kernels, list)
-        and all(isinstance(name, str) for name in kernels)
-        and isinstance(data.get("campaign"), str)
-    )
-    return right and kernels != whole.get("kernels", "all")
+    if isinstance(kernels, list) and kernels != whole.get("kernels", "all"):
+        data["campaign"] = narrowed(data["campaign"], kernels)
+    return data, source
 
 
 def narrowed(name: str, patterns: Sequence[str]) -> str:
@@ -128,11 +106,9 @@ def narrowed(name: str, patterns: Sequence[str]) -> str:
     """
     plain = "-".join([name, *(re.sub("[^a-z0-9_]+", "-", pattern) for pattern in patterns)])
     exact = all(re.fullmatch("((cuda|cpu)/)?[a-z0-9_-]+", pattern) for pattern in patterns)
-    return (
-        plain
-        if exact and len(plain) <= MOST_OF_NAME
-        else f"{plain[: MOST_OF_NAME - 7].rstrip('-_')}-{digest(list(patterns))[:6]}"
-    )
+    if exact and len(plain) <= MOST_OF_NAME:
+        return plain
+    return f"{plain[: MOST_OF_NAME - 7].rstrip('-_')}-{digest(list(patterns))[:6]}"
 
 
 def load(
@@ -150,10 +126,12 @@ def load(
     yaml_schema.check(data, "config", source)
     element_types = data.get("element_types", ["float32"])
     chosen = _choose(data.get("kernels", "all"), element_types, source, kernels, refused or {})
-    parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
-    given = dict(data.get("measure", {}))
-    shard, sustained = given.pop("shard", 0), [str(label) for label in given.pop("sustained", [])]
-    limits = Limits(**given)
+    parameters = data.get("parameters", {})
+    _check_parameters(parameters, source, kernels)
+    measure, figures = dict(data.get("measure", {})), data.get("figures", {})
+    shard = measure.pop("shard", sys.maxsize)
+    sustained = [str(label) for label in measure.pop("sustained", [])]
+    limits = Limits(**measure)
     if limits.max_samples < limits.min_samples:
         raise InputError(
             f"{source}: measure.max_samples: got {limits.max_samples}; expected at least "
@@ -161,13 +139,6 @@ def load(
         )
     common = dict(data.get("confirm", {}))
     own = {kind: common.pop(kind, {}) for kind in KINDS}
-    confirm = {kind: Confirm(**common | own[kind]) for kind in KINDS}
-    if 0 < confirm["cuda"].processes < FEWEST:
-        raise InputError(
-            f"{source}: confirm.processes: got {confirm['cuda'].processes}; expected 0, which "
-            "leaves the confirmation out, or at least "
-            f"{FEWEST}: how far processes differ cannot be told from fewer"
-        )
     devices, architectures = data.get("devices", "auto"), data.get("architectures", "auto")
     campaign = Campaign(
         name=data["campaign"],
@@ -176,22 +147,22 @@ def load(
         devices=["auto"] if devices == "auto" else devices,
         architectures=[] if architectures == "auto" else architectures,
         problem_sizes={
-            kind: _sizes(entries, f"{source}: problems.{kind}")
+            kind: _problems(entries, f"{source}: problems.{kind}")
             for kind, entries in data["problems"].items()
         },
         element_types=element_types,
-        parameters=parameters,
+        parameters={id: lists for id, lists in parameters.items() if id in chosen},
         header_configurations=data.get("header_configurations", False),
         builds=_builds({"compiler": data.get("compiler", COMPILERS[0])} | data.get("options", {})),
-        baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
+        baselines=BASELINES | data.get("baselines", {}),
         limits=limits,
-        confirm=confirm,
+        confirm={kind: Confirm(**common | own[kind]) for kind in KINDS},
         sustained=sustained,
-        partitions=_partitions(data.get("partitions", {}), source),
+        partitions={name: Partition(**entry) for name, entry in data.get("partitions", {}).items()},
         shard=shard,
         operands={name: _value(name, data[name]) for name in (*VARIED, "seed") if name in data},
-        width=data.get("figures", {}).get("width", WIDTH),
-        formats=data.get("figures", {}).get("formats", []),
+        width=figures.get("width", WIDTH),
+        formats=figures.get("formats", []),
     )
     for id, configurations in campaign.configurations.items():
         if not configurations:
@@ -223,40 +194,36 @@ def _choose(
     for id, error in refused.items():
         if patterns == "all" or any(fnmatch.fnmatch(id, pattern) for pattern in patterns):
             raise error
-    matches = {}
+    chosen: set[str] = set()
     for index, pattern in enumerate(["*"] if patterns == "all" else patterns):
         ids = fnmatch.filter(kernels, pattern)
-        matches[pattern] = [
-            id for id in ids if set(kernels[id].element_types) & set(element_types)
-        ] or ids
-        if not matches[pattern] and patterns != "all":
+        if not ids and patterns != "all":
             raise InputError(
                 f"{source}: kernels[{index}]: got {json.dumps(pattern)}; "
                 f"{one_of(pattern, list(kernels))}"
             )
-    chosen = set(itertools.chain.from_iterable(matches.values()))
+        with_types = {id for id in ids if set(kernels[id].element_types) & set(element_types)}
+        chosen |= with_types or set(ids)
     return {id: kernel for id, kernel in kernels.items() if id in chosen}
 
 
 def _check_parameters(
     parameters: Mapping[str, Mapping[str, Sequence[int]]],
     source: str,
-    chosen: Mapping[str, Kernel],
     kernels: Mapping[str, Kernel],
-) -> Mapping[str, Mapping[str, Sequence[int]]]:
+) -> None:
     for id, lists in parameters.items():
         if id not in kernels:
             raise InputError(
                 f"{source}: parameters.{id}: unknown kernel; {one_of(id, list(kernels))}"
             )
+        known = list(kernels[id].parameters)
         for name, values in lists.items():
-            if name not in kernels[id].parameters:
-                known = list(kernels[id].parameters)
+            if name not in known:
                 raise InputError(
                     f"{source}: parameters.{id}.{name}: got {list(values)}; "
                     f"{one_of(name, known) if known else 'it has no parameters'}"
                 )
-    return {id: lists for id, lists in parameters.items() if id in chosen}
 
 
 def _builds(given: Mapping[str, Any]) -> list[Build]:
@@ -284,40 +251,21 @@ def _value(name: str, value: Any) -> Any:
     return joined(value, of_c[name]) if name in of_c and isinstance(value, list) else value
 
 
-def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Partition]:
-    partitions = {name: Partition(**entry) for name, entry in entries.items()}
-    for name, partition in partitions.items():
-        if partition.kind == "cuda" and not partition.architecture:
-            raise InputError(
-                f"{source}: partitions.{name}: missing key architecture; expected that of its "
-                "GPUs, such as sm_90"
-            )
-    return partitions
-
-
-def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
-    sizes_of_entries: list[dict[str, Any]] = []
+def _problems(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
+    """Return m, n and k of each problem, with the keys of `VARIED` that its entry sets."""
+    problems: list[dict[str, Any]] = []
     for index, entry in enumerate(entries):
-        if (
-            isinstance(entry, dict)
-            and math.prod(len(_many(value)) for value in entry.values()) > MAX_PROBLEMS
-        ):
+        if isinstance(entry, list):
+            entry = dict(zip("MNK", entry, strict=True))
+        names = [name for name in (*VARIED, "square", *"MNK") if name in entry]
+        lists = [_many(_value(name, entry[name])) for name in names]
+        if math.prod(map(len, lists)) > MAX_PROBLEMS:
             raise InputError(
                 f"{where}[{index}]: got more than {MAX_PROBLEMS} problems; expected at most as many"
             )
-        if isinstance(entry, list):
-            sizes: list[tuple[int, ...]] = [tuple(entry)]
-        elif "square" in entry:
-            sizes = [(size, size, size) for size in _many(entry["square"])]
-        else:
-            sizes = list(itertools.product(_many(entry["M"]), _many(entry["N"]), _many(entry["K"])))
-        own = (
-            {name: _many(_value(name, entry[name])) for name in VARIED if name in entry}
-            if isinstance(entry, dict)
-            else {}
-        )
-        for values in itertools.product(*own.values()):
-            sizes_of_entries += [
-                dict(zip(("m", "n", "k", *own), (*size, *values), strict=True)) for size in sizes
-            ]
-    return sizes_of_entries
+        for values in itertools.product(*lists):
+            problem = dict(zip(names, values, strict=True))
+            square = problem.pop("square", None)
+            sizes = {size.lower(): problem.pop(size, square) for size in "MNK"}
+            problems.append(sizes | problem)
+    return problems

@@ -35,7 +35,9 @@ MAX_CONFIGURATIONS = 10_000
 mistake rather than a plan.
 """
 MAX_TRIED = 200_000
-"""The most values that are tried to find them: about 2 s, at every start and in every job."""
+"""The most assignments of the first parameters that are tried at once to find them: about 2 s, at
+every start.
+"""
 COMPILERS = ("nvcc", "nvrtc")
 """Compilers of CUDA kernels. The first is the default."""
 OPTIONS = {"maxrregcount": "--maxrregcount={}", "dlcm": "--ptxas-options=-dlcm={}"}
@@ -43,7 +45,7 @@ OPTIONS = {"maxrregcount": "--maxrregcount={}", "dlcm": "--ptxas-options=-dlcm={
 the command line (CUDA Compiler Driver NVCC, "NVCC Command Options"; NVRTC, "Supported Compile
 Options").
 """
-_INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\s+", re.DOTALL)
 """Comments and blanks of C++."""
@@ -78,27 +80,20 @@ class Configuration:
         """Return the configuration with a label such as `BM=128 BN=64` or `BM=128 BN=64
         compiler=nvrtc`.
         """
-        parts = [
-            (name, value)
-            for name, _, value in (part.partition("=") for part in label.split())
-            if value
-        ]
-        parameters = tuple((name, int(value)) for name, value in parts if name not in OF_BUILD)
-        return cls(
-            element_type,
-            parameters,
-            tuple((name, value) for name, value in parts if name in OF_BUILD),
-        )
+        parameters, build = [], []
+        for part in label.split():
+            name, _, value = part.partition("=")
+            if name in OF_BUILD:
+                build.append((name, value))
+            elif value:
+                parameters.append((name, int(value)))
+        return cls(element_type, tuple(parameters), tuple(build))
 
     @property
     def slug(self) -> str:
         """The configuration in a file name: `float32-BM128-BN64`."""
-        return "-".join(
-            [
-                self.element_type,
-                *(f"{name}{value}" for name, value in (*self.parameters, *self.build)),
-            ]
-        )
+        pairs = (*self.parameters, *self.build)
+        return "-".join([self.element_type, *(f"{name}{value}" for name, value in pairs)])
 
     @property
     def label(self) -> str:
@@ -207,9 +202,8 @@ class Kernel:
 
     def compiler(self, configuration: Configuration) -> str:
         """Return the name of the configuration's compiler in `toolchain.compiler_version`."""
-        return {".c": "cc", ".ptx": "ptxas", ".py": "triton"}.get(
-            self.path.suffix
-        ) or configuration.compiler
+        of_language = {".c": "cc", ".ptx": "ptxas", ".py": "triton"}
+        return of_language.get(self.path.suffix, configuration.compiler)
 
     @cached_property
     def includes(self) -> list[Path]:
@@ -223,7 +217,7 @@ class Kernel:
         todo = [(self.text, folder)]
         while todo:
             text, beside = todo.pop()
-            for quoted, bracketed in _INCLUDE.findall(text):
+            for quoted, bracketed in INCLUDE.findall(text):
                 paths = [beside / quoted, folder / quoted] if quoted else [folder / bracketed]
                 path = next((path for path in paths if path.is_file()), None)
                 if path and path not in files:
@@ -249,105 +243,79 @@ class Kernel:
 
         `lists` are the campaign's. A list replaces the header's `sweep` of that parameter, and any
         list replaces `configurations`. The configurations of a kernel in CUDA C++ are compiled in
-        every way of `builds`. Of a product of more than `MAX_CONFIGURATIONS` only what
-        `requires` allows is yielded. Raises `InputError` if that is still more, or takes more than
-        `MAX_TRIED` values to find.
+        every way of `builds`. Raises `InputError` if there are more than `MAX_CONFIGURATIONS`.
         """
         builds = builds if self.path.suffix == ".cu" else ((),)
-        values = [
-            list(lists.get(name, self.sweep.get(name, [default])))
+        most = MAX_CONFIGURATIONS // len(builds)
+        swept = {
+            name: lists.get(name, self.sweep.get(name, [default]))
             for name, default in self.parameters.items()
-        ]
-        declared = (
-            []
-            if lists
-            else list(itertools.islice(self._declared(), MAX_CONFIGURATIONS // len(builds) + 1))
-        )
-        if len(declared) * len(builds) > MAX_CONFIGURATIONS:
-            raise InputError(
-                f"{self.id}: configurations: the lists make more than {MAX_CONFIGURATIONS}; "
-                "expected no more: shorten one"
-            )
-        count = 0 if declared and not self.sweep else math.prod(map(len, values)) * len(builds)
+        }
+        declared = [] if lists else list(itertools.islice(self._declared(), most + 1))
         for element_type in element_types:
             if element_type not in self.element_types:
                 continue
-            product = itertools.product(*values) if count else iter(())
-            if count > MAX_CONFIGURATIONS:
-                known, swept = (
-                    {"element_size": ELEMENT_TYPES[element_type].size},
-                    dict(zip(self.parameters, values, strict=True)),
-                )
-                allowed = self._allowed(known, swept, itertools.count())
-                # if there is none, the first one says why
-                product = itertools.chain([next(allowed, next(product))], allowed)
-            some = list(itertools.islice(product, MAX_CONFIGURATIONS // len(builds) + 1))
-            if len(some) * len(builds) > MAX_CONFIGURATIONS:
-                raise InputError(
-                    f"{self.id}: the lists of its parameters make {count} configurations, of which "
-                    "`requires` allows more than "
-                    f"{MAX_CONFIGURATIONS}; expected no more: shorten a list, or name assignments "
-                    "under `configurations`"
-                )
-            for combination, build in itertools.product(dict.fromkeys([*some, *declared]), builds):
-                configuration = Configuration(
-                    element_type, tuple(zip(self.parameters, combination, strict=True)), build
-                )
+            product = self._product(element_type, swept, most) if self.sweep or not declared else []
+            assignments = dict.fromkeys([*product, *declared])
+            if len(assignments) > most:
+                raise self._too_many(len(assignments) * len(builds))
+            for values, build in itertools.product(assignments, builds):
+                parameters = tuple(zip(self.parameters, values, strict=True))
+                configuration = Configuration(element_type, parameters, build)
                 yield configuration, self.objection(configuration)
 
     def _declared(self) -> Iterator[tuple[int, ...]]:
         for own in self.configurations:
             values = {**self.parameters, **own}.values()
-            yield from itertools.product(*([it] if isinstance(it, int) else it for it in values))
+            lists = [[value] if isinstance(value, int) else value for value in values]
+            yield from itertools.product(*lists)
 
-    def _allowed(
-        self, chosen: Mapping[str, Number], lists: Mapping[str, Sequence[int]], tried: Iterator[int]
-    ) -> Iterator[tuple[int, ...]]:
-        """Yield the assignments of `lists` that `requires` allows beside what is `chosen`.
+    def _product(
+        self, element_type: str, lists: Mapping[str, Sequence[int]], most: int
+    ) -> list[tuple[int, ...]]:
+        """Return all assignments of `lists`. If there are more than `most`, return those that
+        `requires` allows, or else the first one, which shows why none is allowed.
 
-        A value that it forbids beside those before it is not combined with the lists after it.
+        A value that `requires` forbids beside those before it is not combined with later lists.
         """
-        if not lists:
-            yield ()
-            return
-        (name, values), *rest = lists.items()
-        known = {*chosen, name}
-        requires = [
-            requirement
-            for requirement in self.requires
-            if name in (used := names_in(requirement)) and used <= known
-        ]
-        for value in values:
-            if next(tried) >= MAX_TRIED:
-                raise InputError(
-                    f"{self.id}: `requires` allows few of the configurations that the lists of its "
-                    "parameters make, but to find them takes "
-                    f"more than {MAX_TRIED} values; expected requirements on the first parameters, "
-                    "or assignments under `configurations`"
-                )
-            names = {**chosen, name: value}
-            if all(_holds(requirement, names) for requirement in requires):
-                yield from ((value, *others) for others in self._allowed(names, dict(rest), tried))
+        product = itertools.product(*lists.values())
+        if math.prod(map(len, lists.values())) <= most:
+            return list(product)
+        size = ELEMENT_TYPES[element_type].size
+        allowed: list[dict[str, int]] = [{"element_size": size}]
+        known = {"element_size"}
+        for name, values in lists.items():
+            known.add(name)
+            requires = [text for text in self.requires if name in names_in(text) <= known]
+            if len(allowed) * len(values) > MAX_TRIED:
+                raise self._too_many(math.prod(map(len, lists.values())))
+            longer = [names | {name: value} for names in allowed for value in values]
+            allowed = [names for names in longer if all(_holds(text, names) for text in requires)]
+        return [tuple(names[name] for name in lists) for names in allowed] or [next(product)]
+
+    def _too_many(self, count: int) -> InputError:
+        return InputError(
+            f"{self.id}: the lists of its parameters make {count} configurations or more; expected "
+            f"at most {MAX_CONFIGURATIONS} that `requires` allows: shorten a list, name assignments "
+            "under `configurations`, or require more of the first parameters"
+        )
 
     def objection(self, configuration: Configuration) -> str:
         """Return why the configuration is not legal, or "". An expression without a value for it is
         a reason too.
         """
+        names = {**self.parameters, **configuration.names()}
         try:
-            return self._objection({**self.parameters, **configuration.names()})
-        except InputError as error:
-            return str(error)
-
-    def _objection(self, names: Mapping[str, Number]) -> str:
-        for requirement in self.requires:
-            if not evaluate(requirement, names):
-                return f"requires {requirement}"
-        if self.kind == "cuda":
+            for requirement in self.requires:
+                if not evaluate(requirement, names):
+                    return f"requires {requirement}"
             for _, block in self.blocks(names):
                 if min(block) < 1:
                     return f"block extent {min(block)} is below 1"
                 if math.prod(block) > MAX_THREADS:
                     return f"{math.prod(block)} threads a block; at most {MAX_THREADS}"
+        except InputError as error:
+            return str(error)
         return ""
 
     def blocks(self, names: Mapping[str, Number]) -> list[tuple[str, tuple[int, int, int]]]:
@@ -397,11 +365,9 @@ class Kernel:
         """Return the bytes of workspace for a problem on a device; None if the kernel takes
         none.
         """
-        return (
-            evaluate_int(self.workspace, self.names(configuration, given))
-            if self.workspace
-            else None
-        )
+        if not self.workspace:
+            return None
+        return evaluate_int(self.workspace, self.names(configuration, given))
 
     def maps(self, configuration: Configuration, given: Mapping[str, Number]) -> list[TensorMap]:
         """Return the tensor maps for a problem on a device, in order."""
@@ -431,12 +397,9 @@ class Kernel:
         for need in self.needs:
             if not evaluate(need, names):
                 return f"needs {need}"
-        element_size, workspace = (
-            ELEMENT_TYPES[configuration.element_type].size,
-            self.workspace_of(configuration, given),
-        )
+        workspace = self.workspace_of(configuration, given)
         for index, matrix in enumerate(self.maps(configuration, given)):
-            if reason := objection(matrix, element_size, workspace):
+            if reason := objection(matrix, int(names["element_size"]), workspace):
                 return f"tensor_maps[{index}]: {reason}"
         return ""
 
@@ -449,22 +412,19 @@ class Kernel:
         """
         if self.path.suffix == ".ptx":  # which has no constants to set
             return self.text
+        parameters = {**self.parameters, **dict(configuration.parameters)}
         if self.path.suffix == ".py":  # what `triton_child` reads
             request = {
                 "text": self.text,
                 "element_type": configuration.element_type,
                 "multiples": list(self.multiples),
+                "parameters": parameters,
             }
-            return json.dumps(
-                request | {"parameters": {**self.parameters, **dict(configuration.parameters)}}
-            )
-        element, parameters = (
-            ELEMENT_TYPES[configuration.element_type],
-            {**self.parameters, **dict(configuration.parameters)},
-        )
+            return json.dumps(request)
+        element = ELEMENT_TYPES[configuration.element_type]
         if self.kind == "cuda":
-            lines = [f"using T = {element.c_type};", f"using Acc = {element.accumulator};"]
-            lines = [f"#include <{element.header}>", *lines] if element.header else lines
+            lines = [f"#include <{element.header}>"] if element.header else []
+            lines += [f"using T = {element.c_type};", f"using Acc = {element.accumulator};"]
             lines += [f"constexpr int {name} = {value};" for name, value in parameters.items()]
         else:
             lines = [f"typedef {element.c_type} T;", f"typedef {element.accumulator} Acc;"]

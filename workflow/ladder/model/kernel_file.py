@@ -9,29 +9,17 @@ from typing import Any
 
 from ladder.core import yaml_schema
 from ladder.core.errors import InputError, nearest, one_of
-from ladder.core.expressions import Number, evaluate, names_in
+from ladder.core.expressions import Number, evaluate
 from ladder.core.files import ROOT
 from ladder.core.types import KINDS, OF_CUDA
 from ladder.model.baselines import BASELINE_JOB, BASELINES, is_baseline
-from ladder.model.kernel import _INCLUDE, SUFFIXES, Configuration, Kernel
+from ladder.model.kernel import INCLUDE, SUFFIXES, Configuration, Kernel
+from ladder.model.problem import Problem
 
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx", ".py"}
 """Suffixes of files that somebody may mean as kernels."""
 
-PROBLEM_NAMES = (
-    "M",
-    "N",
-    "K",
-    "lda",
-    "ldb",
-    "ldc",
-    "alpha",
-    "beta",
-    "alignment",
-    "alignment_a",
-    "alignment_b",
-    "alignment_c",
-)
+PROBLEM_NAMES = tuple(Problem(1, 1, 1).names())
 DEVICE_NAMES = {
     "sm_count": "sm_count",
     "shared_memory_per_block": "shared_memory_per_block_bytes",
@@ -39,8 +27,6 @@ DEVICE_NAMES = {
 }
 """GPU attributes: the name in expressions -> the name in `environment.json`."""
 THREAD_NAMES = ("thread", "x", "y")
-_OF_CONFIGURATION = ("block", "requires")
-"""Keys whose expressions know only the parameters."""
 _OF_PROBLEM = (
     "grid",
     "dynamic_shared",
@@ -57,14 +43,24 @@ _OF_PROBLEM = (
     "global_writes",
     "accesses",
 )
-"""Keys whose expressions also know the problem and, for a CUDA kernel, the device."""
+"""Keys whose expressions know the problem and, for a CUDA kernel, the device. Those of `block` and
+`requires` know only the parameters.
+"""
+_LANGUAGES = {
+    "parameters": (".cu", ".py", ".c"),
+    "uses": (".cu",),
+    "multiples": (".py",),
+    **dict.fromkeys(("block", "grid", "dynamic_shared"), (".cu", ".ptx", ".py")),
+    **dict.fromkeys(("architecture", "then", "workspace", "tensor_maps"), (".cu", ".ptx")),
+}
+"""Keys that only kernels in some languages have, with the suffixes of these."""
 _HEADER = re.compile(r"\A\s*(?:/\*|\"{3})---\n(.*?)\n---(?:\*/|\"{3})", re.DOTALL)
 _GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
 _READS = re.compile(
     rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)",
     re.MULTILINE,
 )
-"""Everything that makes a compiler read another file. `_INCLUDE` must see it too."""
+"""Everything that makes a compiler read another file. `INCLUDE` must see it too."""
 
 
 def device_names(environment: Mapping[str, Any]) -> dict[str, int]:
@@ -121,7 +117,9 @@ def parse(path: Path) -> Kernel:
     ]
     header |= {"needs": [*needs, *header.get("needs", [])]}
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
-    _check_names(kernel, header)
+    _check_keys(kernel, header)
+    _check_parameters(kernel)
+    _check_expressions(kernel, header)
     _check_place(kernel)
     if path.suffix != ".py":
         _check_includes(path, text, match.end())
@@ -132,21 +130,21 @@ def parse(path: Path) -> Kernel:
 
 
 def _check_place(kernel: Kernel) -> None:
-    """Raise `InputError` unless what a kernel says of its place on the ladder goes together.
+    """Raise `InputError` for a misspelled name of the rung that a kernel builds on.
 
     A rung may be copied to a project without the one that it builds on; only a name that looks
     misspelled is refused.
     """
     if not kernel.builds_on:
         return
-    message = f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(kernel.builds_on)}"
-    if kernel.rival:
-        raise InputError(f"{message}; expected none, because a rival is no rung of the ladder")
     paths = _files(kernel.path.parents[2], kernel.kind)
     others = [path.stem for path in paths if path != kernel.path and _is_kernel(path)]
     misspelled = kernel.builds_on not in others and nearest(kernel.builds_on, others)
     if misspelled or kernel.builds_on == kernel.name:
-        raise InputError(f"{message}; {one_of(kernel.builds_on, others)}")
+        raise InputError(
+            f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(kernel.builds_on)}; "
+            f"{one_of(kernel.builds_on, others)}"
+        )
 
 
 def _check_includes(path: Path, text: str, start: int) -> None:
@@ -155,7 +153,7 @@ def _check_includes(path: Path, text: str, start: int) -> None:
     """
     for match in _READS.finditer(text, start):
         begins = match.start(match.lastindex or 0)
-        if not _INCLUDE.match(text, text.rfind("\n", 0, begins) + 1):
+        if not INCLUDE.match(text, text.rfind("\n", 0, begins) + 1):
             line = text.count("\n", 0, match.end()) + 1
             raise InputError(
                 f"{path}: line {line}: got {yaml_schema.shorten(text[begins : match.end()])}; "
@@ -165,138 +163,85 @@ def _check_includes(path: Path, text: str, start: int) -> None:
             )
 
 
-def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
+def _check_keys(kernel: Kernel, header: dict[str, Any]) -> None:
+    """Raise `InputError` for keys that the kernel's language does not have, or that contradict each
+    other.
+    """
+    source, types = f"{kernel.path}: header", kernel.element_types
+    for key, suffixes in _LANGUAGES.items():
+        if key in header and kernel.path.suffix not in suffixes:
+            raise InputError(
+                f"{source}: {key}: got {yaml_schema.shorten(header[key])}; expected only kernels "
+                f"in {' or '.join(suffixes)} to have it"
+            )
+    if kernel.kind == "cuda" and not {"block", "grid"} <= set(header):
+        raise InputError(f"{source}: missing key block or grid; a CUDA kernel declares both")
+    if kernel.kind == "cpu" and set(types) & set(OF_CUDA):
+        expected = "float32 or float64 in a CPU kernel"
+    elif kernel.path.suffix == ".ptx" and len(types) > 1:
+        expected = "one, because PTX has no type `T`"
+    else:
+        return
+    raise InputError(f"{source}: element_types: got {', '.join(types)}; expected {expected}")
+
+
+def _check_parameters(kernel: Kernel) -> None:
+    """Raise `InputError` for a parameter whose name a macro has, and for values of an unknown one."""
+    source = f"{kernel.path}: header"
+    texts = {path: path.read_text(errors="replace") for path in kernel.includes}
+    for name in kernel.parameters:
+        for path, text in {kernel.path: kernel.text, **texts}.items():
+            if macro := re.search(rf"^\s*#\s*define\s+{name}\b", text, re.MULTILINE):
+                line = text.count("\n", 0, macro.end()) + 1
+                raise InputError(
+                    f"{path}: line {line}: got {macro[0].strip()}; expected no macro of this name: "
+                    f"the pipeline defines the parameter {name}"
+                )
+    given = {f"configurations[{i}]": own for i, own in enumerate(kernel.configurations)}
+    for where, values in {"sweep": kernel.sweep, **given}.items():
+        for name in values:
+            if name not in kernel.parameters:
+                raise InputError(
+                    f"{source}: {where}.{name}: no such parameter; known: "
+                    f"{', '.join(kernel.parameters) or 'none'}"
+                )
+
+
+def _check_expressions(kernel: Kernel, header: dict[str, Any]) -> None:
     """Raise `InputError` unless every expression uses known names only and has a value for the
     default configuration.
     """
     source = f"{kernel.path}: header"
-    for name in kernel.parameters:
-        if name in (*PROBLEM_NAMES, *"ABCT"):
-            raise InputError(
-                f"{source}: parameters.{name}: the name is taken by the pipeline; choose another"
-            )
-        for path, text in {
-            kernel.path: kernel.text,
-            **{it: it.read_text(errors="replace") for it in kernel.includes},
-        }.items():
-            if macro := re.search(rf"^\s*#\s*define\s+{name}\b", text, re.MULTILINE):
-                raise InputError(
-                    f"{path}: line {text.count(chr(10), 0, macro.end()) + 1}: got "
-                    f"{macro[0].strip()}; expected no macro of this name: "
-                    f"the pipeline defines the parameter {name}"
-                )
-    given = [
-        ("sweep", kernel.sweep),
-        *((f"configurations[{i}]", own) for i, own in enumerate(kernel.configurations)),
-    ]
-    for where, name in [(where, name) for where, values in given for name in values]:
-        if name not in kernel.parameters:
-            raise InputError(
-                f"{source}: {where}.{name}: no such parameter; known: "
-                f"{', '.join(kernel.parameters) or 'none'}"
-            )
-    if kernel.precision and list(kernel.element_types) != ["float32"]:
-        raise InputError(
-            f"{source}: precision: got {yaml_schema.shorten(kernel.precision)}; expected "
-            "element_types to be [float32]"
-        )
-    if kernel.kind == "cuda" and not {"block", "grid"} <= set(header):
-        raise InputError(f"{source}: missing key block or grid; a CUDA kernel declares both")
-    launching = sorted(
-        {"architecture", "block", "grid", "dynamic_shared", "then", "workspace", "tensor_maps"}
-        & set(header)
-    )
-    if kernel.kind == "cpu" and launching:
-        raise InputError(
-            f"{source}: {launching[0]}: got {yaml_schema.shorten(header[launching[0]])}; expected "
-            "CUDA kernels only to have it"
-        )
-    if kernel.kind == "cpu" and (
-        cuda_only := [name for name in kernel.element_types if name in OF_CUDA]
-    ):
-        raise InputError(
-            f"{source}: element_types: got {cuda_only[0]}; expected CUDA kernels only to have it"
-        )
-    default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
-    known = default | dict.fromkeys(
-        (*PROBLEM_NAMES, *(DEVICE_NAMES if kernel.kind == "cuda" else ())), 1000
-    )
-    of_thread = dict.fromkeys(THREAD_NAMES, 0)
 
     def value_of(key: str, expression: str | int, names: Mapping[str, Number]) -> Number:
         try:
-            unknown = names_in(expression) - set(names)
-            if unknown:
-                raise InputError(
-                    f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}"
-                )
             return evaluate(expression, names)
         except InputError as error:
-            text = str(expression)
-            cut = text.count("(") != text.count(")")  # YAML took a comma for the end of an element
-            hint = (
-                '; an expression with a comma is written in quotes: ["ceil_div(N, BX)", M]'
-                if cut
-                else ""
-            )
-            raise InputError(
-                f"{source}: {key}: {yaml_schema.shorten(expression)}: {error}{hint}"
-            ) from None
+            raise InputError(f"{source}: {key}: {error}") from None
 
+    default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
+    known = default | dict.fromkeys(PROBLEM_NAMES, 1000)
+    if kernel.kind == "cuda":
+        known |= dict.fromkeys(DEVICE_NAMES, 1000)
+    of_thread = dict.fromkeys(THREAD_NAMES, 0)
     for name, expression in kernel.where.items():
-        if name in (*known, *of_thread):
-            raise InputError(
-                f"{source}: where.{name}: the name is taken by the pipeline; choose another"
-            )
         known[name] = value_of(f"where.{name}", expression, known)
-    if kernel.path.suffix == ".ptx" and "parameters" in header:
-        raise InputError(
-            f"{source}: parameters: got {yaml_schema.shorten(header['parameters'])}; expected "
-            "none, because PTX has no constants to set"
-        )
-    if kernel.path.suffix == ".ptx" and len(kernel.element_types) > 1:
-        raise InputError(
-            f"{source}: element_types: got {', '.join(kernel.element_types)}; expected one, "
-            "because PTX has no type `T`"
-        )
-    if kernel.path.suffix == ".py" and (
-        refused := sorted({"then", "workspace", "tensor_maps", "architecture"} & set(header))
-    ):
-        raise InputError(
-            f"{source}: {refused[0]}: got {yaml_schema.shorten(header[refused[0]])}; expected none "
-            "in a Triton kernel"
-        )
-    if kernel.multiples and kernel.path.suffix != ".py":
-        raise InputError(
-            f"{source}: multiples: got {', '.join(kernel.multiples)}; expected Triton kernels "
-            "(.py) only to have it"
-        )
-    if kernel.uses and kernel.path.suffix != ".cu":
-        raise InputError(
-            f"{source}: uses: got {', '.join(kernel.uses)}; expected kernels in CUDA C++ (.cu) "
-            "only to have it"
-        )
-    expressions = [
-        (key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM
-    ]
-    for index, launch in enumerate(kernel.then):
-        expressions += [
-            (f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"
-        ]
-    for index, entry in enumerate(kernel.tensor_maps):
-        expressions += [
-            (f"tensor_maps[{index}].{key}", value) for key, value in entry.items() if key != "of"
-        ]
-    for key, value in expressions:
-        last = key.rsplit(".", 1)[-1]
-        names = {
-            **(known if last in _OF_PROBLEM else default),
-            **(of_thread if last == "accesses" else {}),
-        }
-        if last == "accesses":
-            value = [expression for access in value for expression in access.values()]
-        for expression in value if isinstance(value, list) else [value]:
-            value_of(key, expression, names)
+    names_of = dict.fromkeys(_OF_PROBLEM, known) | {"block": default, "requires": default}
+    names_of["accesses"] = known | of_thread
+    entries = {
+        "": header,
+        **{f"then[{index}].": launch for index, launch in enumerate(kernel.then)},
+        **{f"tensor_maps[{index}].": matrix for index, matrix in enumerate(kernel.tensor_maps)},
+    }
+    for prefix, entry in entries.items():
+        for key, value in entry.items():
+            if key not in names_of:
+                continue
+            values = value if isinstance(value, list) else [value]
+            if key == "accesses":
+                values = [expression for access in values for expression in access.values()]
+            for expression in values:
+                value_of(prefix + key, expression, names_of[key])
 
 
 def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[str, Kernel]:

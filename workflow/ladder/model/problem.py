@@ -65,15 +65,12 @@ class Problem:
     @property
     def varied(self) -> dict[str, str]:
         """The operands' unusual properties, as text."""
-        usual = Problem(self.m, self.n, self.k)
-        own = {
-            name: getattr(self, name)
-            for name in VARIED
-            if getattr(self, name) != getattr(usual, name)
-        }
+        usual = Problem(1, 1, 1)
+        values = {name: getattr(self, name) for name in VARIED}
         return {
             name: value if isinstance(value, str) else format(value, "g")
-            for name, value in own.items()
+            for name, value in values.items()
+            if value != getattr(usual, name)
         }
 
     @property
@@ -109,6 +106,7 @@ class Problem:
 
     def names(self) -> dict[str, float]:
         """Return the problem's numbers by their names in header expressions."""
+        a, b, c = self.alignments
         return {
             "M": self.m,
             "N": self.n,
@@ -118,10 +116,10 @@ class Problem:
             "ldc": self.ldc,
             "alpha": self.alpha,
             "beta": self.beta,
-            "alignment": min(self.alignments),
-            **dict(
-                zip(("alignment_a", "alignment_b", "alignment_c"), self.alignments, strict=True)
-            ),
+            "alignment": min(a, b, c),
+            "alignment_a": a,
+            "alignment_b": b,
+            "alignment_c": c,
         }
 
 
