@@ -5,11 +5,8 @@ with a seed draws.
 import math
 import random
 from collections.abc import Collection
-from pathlib import Path
 
 import yaml
-from ladder.model import campaign_file
-from ladder.model.kernel_file import discover
 from planted import ROOT
 
 STEPS, LEAST, MOST = (8, 64, 1), 2**21, 2**39
@@ -22,8 +19,9 @@ for 16 readers and for one.
 """
 
 
-def written(name: str) -> dict[str, object]:
-    return yaml.safe_load((ROOT / "config" / f"{name}.yaml").read_text())
+def size(generator, low: int, high: int, step: int) -> int:
+    drawn = math.exp(generator.uniform(math.log(low), math.log(high)))
+    return max(1, round(drawn / step)) * step
 
 
 def drawn(seed: int, known: Collection[tuple[int, ...]] = ()) -> list[tuple[int, ...]]:
@@ -31,59 +29,36 @@ def drawn(seed: int, known: Collection[tuple[int, ...]] = ()) -> list[tuple[int,
     multiples of 8, of 64 and of nothing.
     """
     generator, shapes = random.Random(seed), []
-
-    def size(low: int, high: int, step: int) -> int:
-        return (
-            max(1, round(math.exp(generator.uniform(math.log(low), math.log(high))) / step)) * step
-        )
-
     while len(shapes) < 44:
         step = STEPS[len(shapes) % len(STEPS)]
         kind = len(shapes) % 4
         if kind == 0:
-            shape = (size(64, 8192, step),) * 3
-        elif kind == 1:
-            shape = size(1, 128, 1), size(512, 16384, step), size(512, 16384, step)
-        elif kind == 2:
-            shape = size(64, 1024, step), size(64, 1024, step), size(4096, 16384, step)
+            shape = (size(generator, 64, 8192, step),) * 3
         else:
-            shape = size(16, 16384, step), size(16, 16384, step), size(16, 16384, step)
+            ranges = {
+                1: [(1, 128, 1), (512, 16384, step), (512, 16384, step)],
+                2: [(64, 1024, step), (64, 1024, step), (4096, 16384, step)],
+                3: [(16, 16384, step)] * 3,
+            }
+            shape = tuple(size(generator, *limits) for limits in ranges[kind])
         if LEAST <= math.prod(shape) <= MOST and shape not in {*known, *shapes}:
             shapes.append(shape)
     return shapes
 
 
-def unseen(seed: int = 2034) -> list[dict[str, object]]:
-    """Return problems that no rung was tuned on, and that earlier draws did not have. Some have
+def test_the_unseen_problems_are_drawn_by_the_rule():
+    """They are those that no rung was tuned on, and that earlier draws did not have. Some have
     padded rows.
     """
-    squares, *others = written("half")["problems"]["cuda"]
-    known = {(n, n, n) for n in squares["square"]} | {
-        tuple(problem) for problem in [*others, *OF_MODELS]
-    }
+    (squares, *others), problems = (
+        yaml.safe_load((ROOT / "config" / name).read_text())["problems"]["cuda"]
+        for name in ("half.yaml", "half-unseen.yaml")
+    )
+    known = {(n, n, n) for n in squares["square"]}
+    known |= {tuple(problem) for problem in [*others, *OF_MODELS]}
     for earlier in TRIED:
         known |= {*drawn(earlier)}
-    problems = [dict(zip("MNK", shape, strict=True)) for shape in drawn(seed, known)]
-    return [
-        problem | ({"padding": [8, 8, 8]} if i % 5 == 4 else {})
-        for i, problem in enumerate(problems)
-    ]
-
-
-def test_the_unseen_problems_are_drawn_by_the_rule():
-    problems = written("half-unseen")["problems"]["cuda"]
-    assert problems[:4] == OF_MODELS
-    assert problems[4:] == unseen()
-
-
-def test_both_campaigns_have_every_rung_of_16_bits_and_no_other():
-    kernels = discover(Path(ROOT))
-    rungs = {
-        id
-        for id, kernel in kernels.items()
-        if "bfloat16" in kernel.element_types and not kernel.rival
-    }
-    for name in ("half", "half-unseen"):
-        campaign = campaign_file.load(written(name), name, kernels)
-        assert set(campaign.kernels) == rungs != set()
-        assert list(campaign.element_types) == ["bfloat16", "float16"]
+    unseen = [dict(zip("MNK", shape, strict=True)) for shape in drawn(2034, known)]
+    for problem in unseen[4::5]:
+        problem["padding"] = [8, 8, 8]
+    assert problems == [*OF_MODELS, *unseen]
