@@ -5,6 +5,7 @@ Runs at the end of its build.
 import hashlib
 import importlib.metadata
 import json
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -17,12 +18,15 @@ DPKG = "${Package}\t${Version}\t${Architecture}\t${source:Package}\t${source:Ver
 
 def python_packages() -> list[dict[str, str]]:
     """The installed Python packages but the project's own: those of the lock."""
-    packages = {}
-    for package in importlib.metadata.distributions():
-        name = package.name.lower().replace("_", "-").replace(".", "-")
-        if name != PROJECT["name"]:
-            packages[name] = f"pkg:pypi/{name}@{quote(package.version)}", package.version
-    return [component(name, version, purl) for name, (purl, version) in sorted(packages.items())]
+    versions = {
+        re.sub("[_.]", "-", package.name).lower(): package.version
+        for package in importlib.metadata.distributions()
+    }
+    versions.pop(PROJECT["name"], None)
+    return [
+        component(name, version, f"pkg:pypi/{name}@{quote(version)}")
+        for name, version in sorted(versions.items())
+    ]
 
 
 def debian_packages() -> list[dict[str, str]]:

@@ -46,8 +46,12 @@ _OPERATORS: dict[type, tuple[Callable[..., Any], str]] = {
     ast.Gt: (operator.gt, "{} > {}"),
     ast.GtE: (operator.ge, "{} >= {}"),
 }
-"""How each operator is computed, and its form in C++."""
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"ceil_div": ceil_div, "min": min, "max": max}
+"""How each operator is computed, and its form in C++; in `_FUNCTIONS` each function."""
+_FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
+    "ceil_div": (ceil_div, "ceil_div({})"),
+    "min": (min, "std::min<double>({{{}}})"),
+    "max": (max, "std::max<double>({{{}}})"),
+}
 _SYNTAX = (
     ast.Name,
     ast.Load,
@@ -120,7 +124,7 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Any:
         case ast.IfExp(test, body, orelse):
             result = _value(body if _value(test, names) else orelse, names)
         case ast.Call(ast.Name(name), args):
-            result = _FUNCTIONS[name](*(_value(arg, names) for arg in args))
+            result = _FUNCTIONS[name][0](*(_value(arg, names) for arg in args))
         case _:  # pragma: no cover - _check refuses every other node
             raise AssertionError(ast.dump(node))
     if not -LIMIT < result < LIMIT:  # NaN and infinities fail too
@@ -128,14 +132,10 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Any:
     return result
 
 
+@lru_cache(maxsize=4096)
 def names_in(expression: str | int | float) -> frozenset[str]:
     """Return the names an expression refers to. Raises `InputError` if it is not an expression."""
-    return _names_in(str(expression))
-
-
-@lru_cache(maxsize=4096)
-def _names_in(text: str) -> frozenset[str]:
-    nodes = ast.walk(_parse(text))
+    nodes = ast.walk(_parse(str(expression)))
     return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - _FUNCTIONS.keys()
 
 
@@ -194,8 +194,6 @@ def _cpp(node: ast.expr) -> str:
             return f"double({' && '.join(tests)})"
         case ast.IfExp(test, body, orelse):
             return f"({_cpp(test)} ? {_cpp(body)} : {_cpp(orelse)})"
-        case ast.Call(ast.Name("ceil_div"), args):
-            return f"ceil_div({', '.join(map(_cpp, args))})"
         case ast.Call(ast.Name(name), args):
-            return f"std::{name}<double>({{{', '.join(map(_cpp, args))}}})"
+            return _FUNCTIONS[name][1].format(", ".join(map(_cpp, args)))
     raise AssertionError(ast.dump(node))  # pragma: no cover - _check refuses every other node

@@ -5,7 +5,7 @@ libraries loaded into it.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -27,10 +27,11 @@ BUILD_ID = re.compile(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0(.{20})", re.DOTALL)
 """
 
 
-def _of_groups(controller: str, *names: str) -> Iterator[list[str]]:
-    """Yield the words of files of this process's control groups and of those around them
-    (cgroups(7), both versions).
+def _limits(controller: str, *names: str) -> list[list[int]]:
+    """Return the limits in files of this process's control groups and of those around them
+    (cgroups(7), both versions); `max` and -1 are none.
     """
+    limits = []
     with suppress(OSError):
         for line in (PROC / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -38,24 +39,17 @@ def _of_groups(controller: str, *names: str) -> Iterator[list[str]]:
                 continue
             group = (CGROUPS / controllers / path.strip("/")).absolute()
             for folder in (group, *group.parents):
-                if folder.is_relative_to(CGROUPS):
-                    with suppress(OSError):
-                        yield [
-                            word for name in names for word in (folder / name).read_text().split()
-                        ]
-
-
-def _limits(words: Iterator[list[str]]) -> list[list[int]]:
-    """Return the limits among the words; `max` and -1 are none."""
-    return [[int(word) for word in of_group] for of_group in words if of_group[0].isdigit()]
+                with suppress(OSError):
+                    words = [word for name in names for word in (folder / name).read_text().split()]
+                    if words[0].isdigit():
+                        limits.append([int(word) for word in words])
+    return limits
 
 
 def cpu_quota() -> float | None:
     """Return how many cores' worth of time control groups grant this process; None for no limit."""
-    periods = _limits(_of_groups("cpu", "cpu.max")) + _limits(
-        _of_groups("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")
-    )
-    return min((quota / period for quota, period in periods), default=None)
+    limits = _limits("cpu", "cpu.max") + _limits("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")
+    return min((quota / period for quota, period in limits), default=None)
 
 
 @lru_cache
@@ -73,10 +67,8 @@ def memory() -> int:
     """Return how many bytes of memory this process may use: those of the machine, or fewer in a
     control group.
     """
-    groups = _limits(_of_groups("memory", "memory.max")) + _limits(
-        _of_groups("memory", "memory.limit_in_bytes")
-    )
-    return min([psutil.virtual_memory().total, *(limit for (limit,) in groups)])
+    limits = _limits("memory", "memory.max") + _limits("memory", "memory.limit_in_bytes")
+    return min([psutil.virtual_memory().total, *(limit for (limit,) in limits)])
 
 
 def identity(library: Path) -> str:
@@ -102,28 +94,21 @@ def described(kind: str) -> dict[str, Any]:
     """
     maps = re.findall(r" (/.*\.so\b.*)$", (PROC / "maps").read_text(), re.MULTILINE)
     loaded = [Path(path) for path in dict.fromkeys(maps) if Path(path).exists()]
-    preloaded = (
-        {Path(path).resolve() for path in PRELOAD.read_text().split()}
-        if PRELOAD.exists()
-        else set()
-    )
-    folders = {
-        Path(folder).resolve()
-        for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":")
-        if folder
-    }
-    by_key: dict[str, list[Path]] = {
+    named = PRELOAD.read_text().split() if PRELOAD.exists() else []
+    preloaded = {Path(path).resolve() for path in named}
+    searched = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    folders = {Path(folder).resolve() for folder in searched if folder}
+    by_key = {
         "libraries": [path for path in loaded if VENDORS[kind].match(path.name)],
         "preloaded": [path for path in loaded if path in preloaded],
         "from_ld_library_path": [
             path for path in loaded if path.parent in folders and not DRIVER.match(path.name)
         ],
     }
-    quota = cpu_quota()
-    limited = (
-        {} if quota is None else {"cpu_quota": quota, "cores_in_mask": len(os.sched_getaffinity(0))}
-    )
-    return {name: _identities(paths) for name, paths in by_key.items() if paths} | limited
+    keys: dict[str, Any] = {name: _identities(paths) for name, paths in by_key.items() if paths}
+    if (quota := cpu_quota()) is not None:
+        keys |= {"cpu_quota": quota, "cores_in_mask": len(os.sched_getaffinity(0))}
+    return keys
 
 
 def _identities(paths: Iterable[Path]) -> dict[str, str]:

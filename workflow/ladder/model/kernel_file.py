@@ -100,10 +100,9 @@ def parse(path: Path) -> Kernel:
             f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML, "
             "or a docstring"
         )
-    for other in (
-        path.with_suffix(suffix) for suffix in SUFFIXES.get(kind, ()) if suffix != path.suffix
-    ):
-        if _is_kernel(other):
+    for suffix in SUFFIXES.get(kind, ()):
+        other = path.with_suffix(suffix)
+        if other != path and _is_kernel(other):
             raise InputError(
                 f"{path}: two kernels of one name, beside {other.name}; expected another name for "
                 "one of them"
