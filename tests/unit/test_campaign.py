@@ -406,20 +406,10 @@ def test_the_shortened_name_of_a_campaign_is_its_own_and_a_good_one(folder):
 
 def test_numbers_inside_lists_and_mappings_of_the_command_line_are_numbers(folder):
     """Snakemake reads them as text."""
-    data, _ = campaign_file.read(
-        folder,
-        [],
-        {
-            "problems": {"cpu": [["256", "256", "256"]]},
-            "measure": {"max_seconds": "1e-1", "race": "false"},
-        },
-    )
-    assert data["problems"] == {"cpu": [[256, 256, 256]]}
-    assert data["measure"] == {"max_seconds": 0.1, "race": False}
-    text = f"campaign: default\nmeasure: {{sustained: ['4096']}}\n{PROBLEMS}"
-    file = written(folder / "config.yaml", text)
-    data, _ = campaign_file.read(folder, [file], yaml.safe_load(text))
-    assert data["measure"] == {"sustained": ["4096"]}
+    text = "{problems: {cpu: [['256', '1', '1']]}, measure: {target: '1e-1', race: 'false'}}"
+    meant = "{problems: {cpu: [[256, 1, 1]]}, measure: {target: 0.1, race: false}}"
+    data, _ = campaign_file.read(folder, [], yaml.safe_load(text))
+    assert data.items() >= yaml.safe_load(meant).items()
 
 
 @pytest.mark.parametrize("name", ["2024-11-29", "010", "1e3"])

@@ -1,7 +1,6 @@
 """What docs/everyday.md says of the Makefile, and the script of docs/nightly.md."""
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -9,7 +8,6 @@ import sys
 
 import pytest
 from ladder.cli.main import parser
-from packaging.markers import Marker
 from planted import ROOT, written
 
 
@@ -114,34 +112,19 @@ def pythons(bare):
     return make
 
 
-@pytest.mark.parametrize(
-    ("python", "version"), [("python3.10", (3, 10)), ("python3.15", (3, 15)), ("", None)]
-)
-def test_without_a_python_that_suits_it_says_how_to_get_one(pythons, python, version):
-    done = pythons({python: version} if python else {}, f"PYTHON={python}")
+@pytest.mark.parametrize("version", [(3, 10), (3, 15)])
+def test_without_a_python_that_suits_it_says_how_to_get_one(pythons, version):
+    done = pythons({"python3": version}, "PYTHON=python3")
     assert done.returncode == 2
-    assert f"PYTHON: got {python or 'none'}; expected Python 3.11 to 3.14" in done.stderr
+    assert "PYTHON: got python3; expected Python 3.11 to 3.14" in done.stderr
     assert "apt-get install python3-venv python3-dev" in done.stderr
 
 
-@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13), (3, 14)])
+@pytest.mark.parametrize("version", [(3, 11), (3, 14)])
 def test_a_python_that_suits_is_found_beside_one_that_does_not(pythons, version):
     name = "python{}.{}".format(*version)
     done = pythons({"python3": (3, 10), name: version})
     assert f"\n{name} -m venv --clear .venv" in f"\n{done.stdout}"
-
-
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-@pytest.mark.parametrize("version", ["3.11.0", "3.12.9", "3.13.0", "3.14.3"])
-@pytest.mark.parametrize("name", ["requirements", "cluster", "bootstrap"])
-def test_the_lock_has_each_package_once_for_every_python_and_processor(name, version, machine):
-    text = (ROOT / "envs" / f"{name}.lock").read_text()
-    assert not re.search(r"index-url|find-links|https?://", text)
-    pinned = re.findall(r"^(\S+)==\S+ ; (.+) \\\n    --hash", text, re.MULTILINE)
-    usual = {"sys_platform": "linux", "platform_python_implementation": "CPython"}
-    given = usual | {"python_full_version": version, "platform_machine": machine}
-    chosen = [package for package, marker in pinned if Marker(marker).evaluate(given)]
-    assert sorted(chosen) == sorted(set(re.findall(r"^(\S+)==", text, re.MULTILINE)))
 
 
 @pytest.mark.parametrize(

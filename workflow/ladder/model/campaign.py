@@ -194,8 +194,8 @@ class Campaign:
         name, element_type, *shard = job.split(".")
         if name == BASELINE_JOB:
             kernel = None
-            candidates = [
-                _candidate(baseline, configuration, "", PRECISION.get(baseline, ""))
+            chosen = [
+                (baseline, configuration, "", PRECISION.get(baseline, ""))
                 for baseline in self.baselines[kind]
                 if element_type in TYPES_OF.get(baseline, self.element_types)
                 for configuration in baseline_configurations(baseline, element_type)
@@ -203,18 +203,26 @@ class Campaign:
         else:
             kernel = f"{kind}/{name}"
             precision = self.kernels[kernel].precision
-            candidates = [
-                _candidate(name, configuration, objection, precision)
+            chosen = [
+                (name, configuration, objection, precision)
                 for configuration, objection in self._of_type(kernel, element_type)
             ]
         if shard:
             number, shards = (int(part) for part in shard[0].split("of"))
-            begin, end = (len(candidates) * part // shards for part in (number - 1, number))
-            candidates = candidates[begin:end]
+            begin, end = (len(chosen) * part // shards for part in (number - 1, number))
+            chosen = chosen[begin:end]
         return {
             "kernel": kernel,
             "geometry": self.kernels[kernel].geometry if kernel else [],
-            "candidates": candidates,
+            "candidates": [
+                {
+                    "name": name,
+                    "label": configuration.label,
+                    "objection": objection,  # why it is skipped, or ""
+                    "precision": precision,
+                }
+                for name, configuration, objection, precision in chosen
+            ],
             "problems": [asdict(problem) for problem in self.problems(kind, element_type)],
             "reference": BASELINES[kind][0],
             "limits": asdict(self.limits),
@@ -243,20 +251,6 @@ class Campaign:
             "target": self.limits.target,
             "limits": asdict(alike),
         }
-
-
-def _candidate(
-    name: str, configuration: Configuration, objection: str, precision: str
-) -> dict[str, Any]:
-    """Return a candidate as plain data: a kernel in one configuration, or a baseline. A candidate
-    with an objection is skipped.
-    """
-    return {
-        "name": name,
-        "label": configuration.label,
-        "objection": objection,
-        "precision": precision,
-    }
 
 
 def check_memory(campaign: Campaign, kind: str, device: str, memory: int) -> None:

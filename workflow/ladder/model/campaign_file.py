@@ -139,12 +139,12 @@ def load(
         )
     common = dict(data.get("confirm", {}))
     own = {kind: common.pop(kind, {}) for kind in KINDS}
-    devices, architectures = data.get("devices", "auto"), data.get("architectures", "auto")
+    architectures = data.get("architectures", "auto")
     campaign = Campaign(
         name=data["campaign"],
         source=source,
         kernels=chosen,
-        devices=["auto"] if devices == "auto" else devices,
+        devices=_many(data.get("devices", "auto")),
         architectures=[] if architectures == "auto" else architectures,
         problem_sizes={
             kind: _problems(entries, f"{source}: problems.{kind}")
