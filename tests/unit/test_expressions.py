@@ -21,54 +21,28 @@ def test_values(text, value):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "message"),
     [
-        "__import__('os').system('touch /tmp/pwned')",
-        "().__class__",
-        "M.real",
-        "[1, 2]",
-        "lambda: 1",
-        "f'{M}'",
-        "M if",
-        "",
-        "'a' * 9",
-        "2 ** 2 ** 2 ** 2 ** 2 ** 2",
-        "9 ** 64 * 9 ** 64",
-        "1 / 0",
-        "M % 0",
-        "unknown",
-        "ceil_div(1)",
-        "min(1)",
-        "M := 3",
-        "1e400",
-        "-" * 500 + "1",
-        "1" * 2000,
-        "\0",
-        "M\nN",
-        "ceil_div(M, *N)",
-        "True + 1j",
-        "M @ N",
-        "0 ** -1",
+        ("2 ** 63", "is outside the range of 64-bit integers"),
+        ("-(2 ** 32) * 2 ** 32", "is outside the range of 64-bit integers"),
+        ("1012369762596 ** 51.0", "is outside the range of 64-bit integers"),
+        ("1e308 * 10", "is outside the range of 64-bit integers"),
+        ("-" * 500 + "1", "is nested more than 40 deep"),
+        ("1" * 2000, "has 2000 characters; at most 1000"),
     ],
 )
-def test_anything_else_is_an_error_of_ours(text):
-    with pytest.raises(InputError):
-        evaluate(text, {"M": 100, "N": 3})
-
-
-@pytest.mark.parametrize(
-    "text", ["2 ** 63", "-(2 ** 32) * 2 ** 32", "1012369762596 ** 51.0", "1e308 * 10"]
-)
-def test_what_is_too_large_is_said_so(text):
-    with pytest.raises(InputError, match="is outside the range of 64-bit integers"):
+def test_what_is_too_large_is_said_so(text, message):
+    with pytest.raises(InputError, match=message):
         evaluate(text, {})
 
 
 def test_counts_are_whole():
     assert evaluate_int("BN / TN", {"BN": 64, "TN": 8}) == 8
-    with pytest.raises(InputError, match="whole number"):
+    with pytest.raises(InputError, match=r"gives .*; expected a whole number"):
         evaluate_int("BN / TN", {"BN": 63, "TN": 8})
 
 
-def test_names():
+def test_an_unknown_name_is_told_even_where_its_value_is_not_needed():
     assert names_in("ceil_div(M, BM) + min(K, 3)") == {"M", "BM", "K"}
+    with pytest.raises(InputError, match="`M > 1 and X`: unknown name X; known: M"):
+        evaluate("M > 1 and X", {"M": 0})
