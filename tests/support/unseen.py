@@ -2,7 +2,6 @@
 on whole numbers besides.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,13 +90,14 @@ class _Launch:
         times = (WHOLE / SIDE) ** 2 if alone else 1
         share = np.where(exact_mask(self.problem) & (diff > 0), np.inf, diff / self.scale)
         where = int(np.argmax(share))
-        sums = {
-            "ref2": times * float(np.sum(reference**2)),
-            "scale2": times * float(np.sum(self.scale**2)),
-        }
-        worst = float(share.flat[where])
         errors = Errors(
-            diff2=float(np.sum(diff**2)), worst=worst, where=where, wild=0, stray=0, **sums
+            diff2=float(np.sum(diff**2)),
+            ref2=times * float(np.sum(reference**2)),
+            scale2=times * float(np.sum(self.scale**2)),
+            worst=float(share.flat[where]),
+            where=where,
+            wild=0,
+            stray=0,
         )
         return judge(errors, self.problem, self.call.tf32)
 
@@ -116,18 +116,14 @@ class _Launch:
             i, j, k = *random.integers(SIDE, size=2), random.integers(self.problem.k)
             if product := self.a[i, k] * self.b[k, j]:
                 left_out.append(self._passes(i, j, -product))
-        return Unseen(
-            max(off, default=0.0), float(np.mean(left_out)), max(self._narrower(), default=0.0)
-        )
-
-    def _narrower(self) -> Iterator[float]:
-        """Those of `PARTS` in which narrower operands pass."""
         narrow_a, narrow_b = (fewer_bits(values, self.call.bits) for values in (self.a, self.b))
+        narrower = [0.0]
         for part in PARTS:
             first = round(part * self.problem.k)
             wrong = narrow_a[:, :first] @ narrow_b[:first] - self.a[:, :first] @ self.b[:first]
             if self.verdict(wrong).status == "correct":
-                yield part
+                narrower.append(part)
+        return Unseen(max(off, default=0.0), float(np.mean(left_out)), max(narrower))
 
     def in_order(self) -> Any:
         """The product as a right kernel has it that adds one term after another, in the type that
