@@ -117,14 +117,10 @@ def parse(path: Path) -> Kernel:
     header |= {"needs": [*needs, *header.get("needs", [])]}
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
     _check_keys(kernel, header)
-    _check_parameters(kernel)
+    _check_lists(kernel)
     _check_expressions(kernel, header)
     _check_place(kernel)
-    if path.suffix != ".py":
-        _check_includes(path, text, match.end())
-    for included in kernel.includes:
-        if included.is_relative_to(path.parents[1]):
-            _check_includes(included, included.read_text(errors="replace"), 0)
+    _check_code(kernel)
     return kernel
 
 
@@ -146,20 +142,34 @@ def _check_place(kernel: Kernel) -> None:
         )
 
 
-def _check_includes(path: Path, text: str, start: int) -> None:
-    """Raise `InputError` for a file that is read but not seen by `includes`: a change of that file
-    would leave a stale result.
+def _check_code(kernel: Kernel) -> None:
+    """Raise `InputError` for a macro of a parameter's name, and for a file that is read but not seen
+    by `includes`: a change of that file would leave a stale result.
     """
-    for match in _READS.finditer(text, start):
-        begins = match.start(match.lastindex or 0)
-        if not INCLUDE.match(text, text.rfind("\n", 0, begins) + 1):
-            line = text.count("\n", 0, match.end()) + 1
-            raise InputError(
-                f"{path}: line {line}: got {yaml_schema.shorten(text[begins : match.end()])}; "
-                'expected #include "..." or '
-                "#include <...> only, without a macro or a comment in it: what it names is looked "
-                "at, to measure again when it has changed"
-            )
+    for path in (kernel.path, *kernel.includes):
+        text = kernel.text if path == kernel.path else path.read_text(errors="replace")
+        for name in kernel.parameters:
+            if macro := re.search(rf"^\s*#\s*define\s+{name}\b", text, re.MULTILINE):
+                raise InputError(
+                    f"{_line(path, text, macro.end())}: got {macro[0].strip()}; expected no macro "
+                    f"of this name: the pipeline defines the parameter {name}"
+                )
+        if kernel.path.suffix == ".py" or not path.is_relative_to(kernel.path.parents[1]):
+            continue
+        header = _HEADER.match(text)
+        for match in _READS.finditer(text, header.end() if header else 0):
+            begins = match.start(match.lastindex or 0)
+            if not INCLUDE.match(text, text.rfind("\n", 0, begins) + 1):
+                raise InputError(
+                    f"{_line(path, text, match.end())}: got "
+                    f'{yaml_schema.shorten(text[begins : match.end()])}; expected #include "..." '
+                    "or #include <...> only, without a macro or a comment in it: what it names is "
+                    "looked at, to measure again when it has changed"
+                )
+
+
+def _line(path: Path, text: str, at: int) -> str:
+    return f"{path}: line {text.count(chr(10), 0, at) + 1}"
 
 
 def _check_keys(kernel: Kernel, header: dict[str, Any]) -> None:
@@ -184,24 +194,14 @@ def _check_keys(kernel: Kernel, header: dict[str, Any]) -> None:
     raise InputError(f"{source}: element_types: got {', '.join(types)}; expected {expected}")
 
 
-def _check_parameters(kernel: Kernel) -> None:
-    """Raise `InputError` for a parameter whose name a macro has, and for values of an unknown one."""
-    source = f"{kernel.path}: header"
-    texts = {path: path.read_text(errors="replace") for path in kernel.includes}
-    for name in kernel.parameters:
-        for path, text in {kernel.path: kernel.text, **texts}.items():
-            if macro := re.search(rf"^\s*#\s*define\s+{name}\b", text, re.MULTILINE):
-                line = text.count("\n", 0, macro.end()) + 1
-                raise InputError(
-                    f"{path}: line {line}: got {macro[0].strip()}; expected no macro of this name: "
-                    f"the pipeline defines the parameter {name}"
-                )
+def _check_lists(kernel: Kernel) -> None:
+    """Raise `InputError` for values of an unknown parameter."""
     given = {f"configurations[{i}]": own for i, own in enumerate(kernel.configurations)}
     for where, values in {"sweep": kernel.sweep, **given}.items():
         for name in values:
             if name not in kernel.parameters:
                 raise InputError(
-                    f"{source}: {where}.{name}: no such parameter; known: "
+                    f"{kernel.path}: header: {where}.{name}: no such parameter; known: "
                     f"{', '.join(kernel.parameters) or 'none'}"
                 )
 
