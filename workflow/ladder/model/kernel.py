@@ -213,17 +213,17 @@ class Kernel:
         among them: the compiler's version stands for them.
         """
         folder = self.path.parents[1] / "include"
-        files: dict[Path, None] = {}
+        files: list[Path] = []
         todo = [(self.text, folder)]
         while todo:
             text, beside = todo.pop()
             for quoted, bracketed in INCLUDE.findall(text):
                 paths = [beside / quoted, folder / quoted] if quoted else [folder / bracketed]
-                path = next((path for path in paths if path.is_file()), None)
+                path = next(filter(Path.is_file, paths), None)
                 if path and path not in files:
-                    files[path] = None
+                    files.append(path)
                     todo.append((path.read_text(errors="replace"), path.parent))
-        return list(files)
+        return files
 
     @cached_property
     def digest(self) -> str:

@@ -117,7 +117,6 @@ def parse(path: Path) -> Kernel:
     header |= {"needs": [*needs, *header.get("needs", [])]}
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
     _check_keys(kernel, header)
-    _check_lists(kernel)
     _check_expressions(kernel, header)
     _check_place(kernel)
     _check_code(kernel)
@@ -173,8 +172,8 @@ def _line(path: Path, text: str, at: int) -> str:
 
 
 def _check_keys(kernel: Kernel, header: dict[str, Any]) -> None:
-    """Raise `InputError` for keys that the kernel's language does not have, or that contradict each
-    other.
+    """Raise `InputError` for keys and element types that the kernel's language does not have, and
+    for values of an unknown parameter.
     """
     source, types = f"{kernel.path}: header", kernel.element_types
     for key, suffixes in _LANGUAGES.items():
@@ -185,6 +184,14 @@ def _check_keys(kernel: Kernel, header: dict[str, Any]) -> None:
             )
     if kernel.kind == "cuda" and not {"block", "grid"} <= set(header):
         raise InputError(f"{source}: missing key block or grid; a CUDA kernel declares both")
+    lists = {f"configurations[{i}]": own for i, own in enumerate(kernel.configurations)}
+    for where, values in {"sweep": kernel.sweep, **lists}.items():
+        for name in values:
+            if name not in kernel.parameters:
+                raise InputError(
+                    f"{source}: {where}.{name}: no such parameter; known: "
+                    f"{', '.join(kernel.parameters) or 'none'}"
+                )
     if kernel.kind == "cpu" and set(types) & set(OF_CUDA):
         expected = "float32 or float64 in a CPU kernel"
     elif kernel.path.suffix == ".ptx" and len(types) > 1:
@@ -192,18 +199,6 @@ def _check_keys(kernel: Kernel, header: dict[str, Any]) -> None:
     else:
         return
     raise InputError(f"{source}: element_types: got {', '.join(types)}; expected {expected}")
-
-
-def _check_lists(kernel: Kernel) -> None:
-    """Raise `InputError` for values of an unknown parameter."""
-    given = {f"configurations[{i}]": own for i, own in enumerate(kernel.configurations)}
-    for where, values in {"sweep": kernel.sweep, **given}.items():
-        for name in values:
-            if name not in kernel.parameters:
-                raise InputError(
-                    f"{kernel.path}: header: {where}.{name}: no such parameter; known: "
-                    f"{', '.join(kernel.parameters) or 'none'}"
-                )
 
 
 def _check_expressions(kernel: Kernel, header: dict[str, Any]) -> None:
