@@ -54,17 +54,10 @@ def _forget_pythonpath() -> None:
     """Remove the folders of PYTHONPATH: module systems and ROS set it, and a module there would
     replace one of the lock.
     """
-    given = {
-        str(Path(path).absolute())
-        for path in os.environ.pop("PYTHONPATH", "").split(os.pathsep)
-        if path
-    }
-    own = {
-        str(Path(path))
-        for path in sys.path
-        if Path(path).is_relative_to(sys.prefix) or Path(path).is_relative_to(sys.base_prefix)
-    }
-    sys.path[:] = [path for path in sys.path if path not in given - own]
+    given = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
+    folders = {str(Path(path).absolute()) for path in given if path}
+    own = (f"{sys.prefix}/", f"{sys.base_prefix}/")
+    sys.path[:] = [path for path in sys.path if path not in folders or path.startswith(own)]
 
 
 def _find_cache() -> None:
