@@ -72,7 +72,8 @@ def test_problems_are_crossed_and_have_operands_of_their_own(keys, labels):
 def test_a_b_and_c_may_have_paddings_and_offsets_of_their_own():
     plan = change(
         "padding: [0, 5, 0]\n"
-        "problems: {cuda: [{square: 64, padding: [1, 4, 2], offset: [0, 1, 3]}, {square: 66, offset: 2}]}"
+        "problems: {cuda: [{square: 64, padding: [1, 4, 2], offset: [0, 1, 3]}, "
+        "{square: 66, offset: 2}]}"
     )
     first, second = plan.problems("cuda", "float32")
     assert first.label == "64 padding=1,4,2 offset=0,1,3"

@@ -95,7 +95,7 @@ def test_ptx_that_cannot_be_launched_is_a_compile_error(tmp_path, old, new, reas
     [
         (
             "parameters: {BM: 8}",
-            'header: parameters: got {"BM": 8}; expected only kernels in .cu or .py or .c to have it',
+            'header: parameters: got {"BM": 8}; expected only kernels in .cu or .py or .c',
         ),
         (
             "element_types: [float32, float64]",

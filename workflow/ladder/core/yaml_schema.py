@@ -16,7 +16,8 @@ from ladder.core.errors import InputError, one_of
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 _AMBIGUOUS = re.compile(
-    r"[-+]?0[0-9_]+|[-+]?[0-9][0-9_]*(:[0-9_.]+)+|[0-9]{4}-[0-9]{1,2}-[0-9].*|[-+]?0x[0-9a-fA-F_]{99,}"
+    r"[-+]?0[0-9_]+|[-+]?[0-9][0-9_]*(:[0-9_.]+)+|[0-9]{4}-[0-9]{1,2}-[0-9].*"
+    r"|[-+]?0x[0-9a-fA-F_]{99,}"
 )
 """What YAML 1.1 reads as an octal number, a number to base 60, or a date: `010`, `1:30`,
 `2024-11-29`. In YAML 1.2 none is that. And hexadecimal numbers that Python does not print.

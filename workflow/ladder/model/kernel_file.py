@@ -142,8 +142,8 @@ def _check_place(kernel: Kernel) -> None:
 
 
 def _check_code(kernel: Kernel) -> None:
-    """Raise `InputError` for a macro of a parameter's name, and for a file that is read but not seen
-    by `includes`: a change of that file would leave a stale result.
+    """Raise `InputError` for a macro of a parameter's name, and for a file that is read but not
+    seen by `includes`: a change of that file would leave a stale result.
     """
     for path in (kernel.path, *kernel.includes):
         text = kernel.text if path == kernel.path else path.read_text(errors="replace")
