@@ -41,7 +41,7 @@ def _confirmed_of(run: Data) -> dict[str, Any]:
     """
     rows = [
         {**{name: row[name] for name in KEPT}, "problem": str(row["problem"])}
-        for row in run.tables["best"].to_dict("records")
+        for row in run.rows["best"]
         if row["element_type"] == "float32" and row["interval"] == BETWEEN and as_usual(row)
     ]
     return {"name": run.name, "environment": run.environment, "rows": rows}
@@ -182,10 +182,7 @@ class Story:
         if len({run.machine for run, _ in runs}) < FEWEST_MACHINES:
             return {**row, "machines": 1}
         mean = over_machines(
-            [
-                (run, Finding((), "", it["ratio"], it["ratio_low"], it["ratio_high"], 1, {}))
-                for run, it in runs
-            ]
+            [(run, Finding((), it["ratio"], it["ratio_low"], it["ratio_high"])) for run, it in runs]
         )
         return {
             **row,

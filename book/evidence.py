@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ladder.claims import definitions, report
-from ladder.claims.definitions import NOTHING
-from ladder.claims.evidence import Finding
-from ladder.claims.judge import CLAIMED, FAILED, REPRODUCED, UNSURE
+from ladder.claims.definitions import NEAR, NOTHING
+from ladder.claims.judge import CLAIMED, FAILED, REPRODUCED, UNSURE, claim_of, finding_of
 from ladder.core.verdicts import AGAIN
 
 from book import answers as study_answers
@@ -126,9 +125,9 @@ def claimed(story: Story) -> str:
     The range predicted for another machine is below the interval. A claim about many items has no
     value.
     """
-    counted, rows = report.counts(story.entries), []
+    claims, rows = report.grouped(story.entries, claim_of), []
     for claim in definitions.read(story.root):
-        entries = [entry for entry in story.entries if entry["id"].split(":")[0] == claim.id]
+        entries = claims[claim.id]
         entry = next(
             (entry for entry in entries if entry["id"] == claim.id and entry["value"] is not None),
             None,
@@ -136,19 +135,14 @@ def claimed(story: Story) -> str:
         says = entry["says"] if entry else claim.says
         sentence, _, end = says.rstrip(".").partition(" (")
         value, interval, predicted = end.rstrip(")") or "–", "–", "–"
-        if entry and claim.near:
-            known = Finding(
-                (),
-                "",
-                names={},
-                **{name: entry[name] for name in ("value", "low", "high", "processes", "machines")},
-            )
+        if entry and claim.test == NEAR:
+            known = finding_of(entry)
             value, interval = _exact(claim, [known.value]), _exact(claim, [known.low, known.high])
             if limit := known.prediction:
                 predicted = _exact(
                     claim, [known.value * math.exp(-limit.half), known.value * math.exp(limit.half)]
                 )
-        judged = counted.get(claim.id, Counter())
+        judged = Counter(entry["state"] for entry in entries)
         items, judged[CLAIMED] = judged[CLAIMED], 0
         states = (
             " · ".join(f"{sign} {judged[state]}" for state, sign in SIGNS.items() if judged[state])

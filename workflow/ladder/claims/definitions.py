@@ -1,25 +1,33 @@
 """Read and check the claims of `config/claims.yaml`."""
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ladder.core import yaml_schema
 from ladder.core.errors import InputError
-from ladder.core.expressions import names_in
 from ladder.storage.dataset_layout import CLAIMS
 
-IDENTITY = ("pair", "kernel", "other", "element_type", "problem", "state")
-"""The columns that identify a row."""
-
+SIGN, NEAR, COUNT = "sign", "near", "count"
+"""How a claim is tested: a ratio is above or below 1 as the published one is; it is near the
+published one; rows are few.
+"""
 NOTHING = "not measured yet"
 """The state of an item that the data lack."""
+IDENTITY = {
+    "best": ("kernel", "element_type", "problem", "state"),
+    "pairs": ("pair", "kernel", "other", "element_type", "problem", "state"),
+}
+"""The columns of each table that identify a row with a ratio."""
 Key = tuple[str, ...]
-"""The key of an item. A claim about many rows has one item per row; any other claim has one
-item.
+"""The key of an item, the values of `IDENTITY`. A claim about ratios has one item per row; one that
+counts rows has one item, with an empty key.
 """
+Columns = Mapping[str, Sequence[str]]
+"""Columns with the values that a row may have in them."""
 
 
 @dataclass(frozen=True)
@@ -30,36 +38,27 @@ class Claim:
     says: str
     where: Mapping[str, str]
     table: str
-    value: str
-    holds: str
-    rows: Mapping[str, Any] = field(default_factory=dict)
-    which: Mapping[str, Any] | None = None
-    low: str = ""
-    high: str = ""
-    when: str = ""
-    fails: str = ""
+    test: str
+    rows: Columns = field(default_factory=dict)
+    over: float = 0
+    up_to: float = math.inf
+    which: Columns = field(default_factory=dict)
+    share: float = 0
 
     @property
-    def whole(self) -> bool:
-        """Whether the claim is about all rows together, not about each row."""
-        return self.which is not None
+    def fixed(self) -> bool:
+        """Whether some published data fix what is claimed, and only the others are tested."""
+        return self.test == NEAR or self.over > 0
 
-    @property
-    def single(self) -> bool:
-        """Whether the claim is about the one row that its `rows` name."""
-        return {"kernel", "problem"} <= set(self.rows) and not any(
-            isinstance(value, list) for value in self.rows.values()
-        )
+    def item(self, key: Key) -> dict[str, str]:
+        """Return the columns of a key."""
+        return dict(zip(IDENTITY[self.table], key, strict=True)) if key else {}
 
-    @property
-    def near(self) -> bool:
-        """Whether the claim says that a value is near the published one."""
-        return "near_low" in names_in(self.holds)
-
-    @property
-    def relative(self) -> bool:
-        """Whether the claim refers to published values."""
-        return bool(self.when) or self.near or "published" in names_in(self.holds)
+    def own(self, key: Key) -> dict[str, str]:
+        """Return the columns of a key in which the claim's items differ."""
+        return {
+            name: value for name, value in self.item(key).items() if self.rows.get(name) != [value]
+        }
 
     @property
     def place(self) -> str:
@@ -76,31 +75,23 @@ class Claim:
         return all(str(known.get(name)) == value for name, value in self.where.items())
 
 
+def columns(data: Mapping[str, Any]) -> Columns:
+    """Return columns with lists of their values as text: the data may have a single value."""
+    return {
+        name: [str(value) for value in (values if isinstance(values, list) else [values])]
+        for name, values in data.items()
+    }
+
+
 def read(root: Path) -> list[Claim]:
     """Return the claims of a checkout. Raises `InputError` that names the claim and the key of a
     mistake.
     """
-    path = root / CLAIMS
-    data = yaml_schema.load(yaml_schema.read(path), str(CLAIMS))
+    data = yaml_schema.load(yaml_schema.read(root / CLAIMS), str(CLAIMS))
     yaml_schema.check(data, "claims", str(CLAIMS))
-    claims = [
-        Claim(
-            **given
-            | {
-                name: str(given[name])
-                for name in ("value", "low", "high", "when", "holds", "fails")
-                if name in given
-            }
-        )
-        for given in data
-    ]
-    twice = [id for id, count in Counter(claim.id for claim in claims).items() if count > 1]
-    if twice:
-        raise InputError(f"{CLAIMS}: id: got {twice[0]!r} twice; expected each once")
-    for claim in claims:
-        for name in ("value", "low", "high", "when", "holds", "fails"):
-            try:
-                names_in(getattr(claim, name) or 0)
-            except InputError as error:
-                raise InputError(f"{CLAIMS}: {claim.id}: {name}: {error}") from None
-    return claims
+    for id, count in Counter(keys["id"] for keys in data).items():
+        if count > 1:
+            raise InputError(f"{CLAIMS}: id: got {id!r} twice; expected each once")
+    for keys in data:
+        keys |= {name: columns(keys.get(name, {})) for name in ("rows", "which")}
+    return [Claim(**keys) for keys in data]

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,24 @@ import pandas as pd
 
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import FEWEST_MACHINES, Limit, LimitKey, limit_key
-from ladder.claims.definitions import IDENTITY, Claim, Key
+from ladder.claims.definitions import COUNT, IDENTITY, Claim, Columns, Key, columns
 from ladder.core import verdicts
-from ladder.core.expressions import evaluate, names_in
-from ladder.core.stats import between_processes, geometric_mean, half_of_difference
+from ladder.core.stats import between_processes, geometric_mean
 from ladder.model.kernel import Configuration
-from ladder.storage.csv_files import read_csv
-from ladder.storage.dataset_layout import CLAIMED_OF, read_environment
+from ladder.storage.dataset_layout import CLAIMED_OF
 
+NAMED = (
+    "kernel",
+    "configuration",
+    "other",
+    "other_configuration",
+    "problem",
+    "element_type",
+    "state",
+)
+"""The columns that name a counted row to a reader."""
+RATIO = {"best": ("ratio", "ratio_low", "ratio_high"), "pairs": ("ratio", "low", "high")}
+"""The columns of each table that have the claimed ratio and its interval."""
 DECISIVE = (*verdicts.BUSY, "throttled")
 """The marks of a row that can leave an item of a claim open."""
 
@@ -29,37 +38,31 @@ class Finding:
     """The value of data for one item of a claim."""
 
     key: Key
-    about: str
-    """The item as text; empty if the claim has only one item."""
     value: float
     low: float
     high: float
     """The ends of the 95 % interval, or the value if there is none."""
-    processes: int
-    names: Mapping[str, Any]
-    """Further names for the claim's expressions."""
-    limit_of: LimitKey = ("", "", "", False, False)
-    """The key of the limit between runs."""
-    rows: Sequence[str] = ()
-    """The rows that a claim about their number counts, as text."""
+    processes: int = 1
     machines: int = 0
     """The machines that the value is a mean over; 0 for the value of one dataset."""
+    limit_of: LimitKey = ("", "", "", False, False)
+    """The key of the limit between runs."""
     marks: Sequence[str] = ()
-    """The marks of the rows, or of those that a claim about their number counts, without marks that
-    decide nothing (`DECISIVE`).
-    """
+    """The `DECISIVE` marks of the rows, or of those that were counted."""
+    rows: Sequence[str] = ()
+    """The rows that were counted, as text."""
+    of: int = 0
+    """The number of rows that they were counted among."""
 
     @property
     def spread(self) -> tuple[float, int]:
         """Half the width of the interval, in logarithms, and its degrees of freedom; zeros for a
         value without an interval.
         """
+        if not 0 < self.low < self.high:
+            return 0.0, 0
         values = self.machines if self.machines > 1 else self.processes
-        return (
-            (math.log(self.high / self.low) / 2, max(values - 1, 1))
-            if 0 < self.low < self.high
-            else (0.0, 0)
-        )
+        return math.log(self.high / self.low) / 2, max(values - 1, 1)
 
     @property
     def prediction(self) -> Limit | None:
@@ -68,37 +71,27 @@ class Finding:
 
         The variance of the difference is that of one machine and that of the mean, s^2 (1 + 1/n).
         """
+        if self.machines < FEWEST_MACHINES:
+            return None
         half, degrees = self.spread
-        return (
-            Limit(half * math.sqrt(self.machines + 1), degrees)
-            if self.machines >= FEWEST_MACHINES
-            else None
-        )
+        return Limit(half * math.sqrt(self.machines + 1), degrees)
 
-    def half(self, confidence: float) -> float:
-        """Return half the width of the interval at another confidence, in logarithms."""
-        return half_of_difference(self.spread, (0.0, 0), confidence)
+
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Data:
-    """The data that claims are compared with: the tables of a dataset."""
+    """The data that claims are compared with: the rows of the tables of a dataset."""
 
     name: str
     environment: Mapping[str, Any]
-    tables: Mapping[str, pd.DataFrame]
+    rows: Mapping[str, Sequence[Row]]
 
     @property
     def machine(self) -> str:
         """The UUID of the GPU, or the device model of a CPU, which has none."""
         return str(self.environment.get("attributes", {}).get("uuid") or self.environment["device"])
-
-    @cached_property
-    def rows(self) -> Mapping[str, list[Mapping[str, Any]]]:
-        """The rows of each table: every claim asks for them, and converting them takes longer than
-        choosing.
-        """
-        return {name: table.to_dict("records") for name, table in self.tables.items()}
 
 
 def over_machines(findings: Sequence[tuple[Data, Finding]]) -> Finding:
@@ -110,8 +103,8 @@ def over_machines(findings: Sequence[tuple[Data, Finding]]) -> Finding:
     runs: dict[str, list[float]] = {}
     for data, finding in findings:
         runs.setdefault(data.machine, []).append(finding.value)
-    first, values = findings[0][1], [geometric_mean(of_machine) for of_machine in runs.values()]
-    value, low, high = between_processes([[value] for value in values])
+    first = findings[0][1]
+    value, low, high = between_processes([[geometric_mean(values)] for values in runs.values()])
     if len(runs) == 1:
         low, high = (value / first.value * end for end in (first.low, first.high))
     marks = list(dict.fromkeys(mark for _, finding in findings for mark in finding.marks))
@@ -124,165 +117,94 @@ def of_samples(folder: Path, name: str = "") -> Data:
     """
     dataset = Dataset.open(folder)
     tables = CLAIMED_OF if dataset.has_sweep else ("best", "pairs")
-    return Data(name or folder.name, dataset.environment, dataset.tables(tables))
+    return of_tables(dataset.tables(tables), dataset.environment, name or folder.name)
 
 
-def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:
-    """Return the data of a dataset from the tables of `CLAIMED_OF` and its `environment.json`."""
-    return Data(
-        name,
-        read_environment(environment),
-        {table: read_csv(tables[table]) for table in CLAIMED_OF},
-    )
+def of_tables(
+    tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], name: str
+) -> Data:
+    """Return the data of tables. Rows of `pairs` get the marks of both their kernels in `best`."""
+    rows = {table: frame.to_dict("records") for table, frame in tables.items()}
+
+    def place(row: Row, kernel: str) -> Key:
+        return kernel, row["element_type"], str(row["problem"]), row["state"]
+
+    marks = {place(row, row["kernel"]): row["marks"] for row in rows["best"]}
+    for row in rows["pairs"]:
+        both = verdicts.marks(*(marks.get(place(row, row[name])) for name in ("kernel", "other")))
+        row["marks"] = "; ".join(both)
+    return Data(name, environment, rows)
 
 
-def _chosen(
-    rows: Iterable[Mapping[str, Any]], filters: Mapping[str, Any]
-) -> list[Mapping[str, Any]]:
-    """Return the rows whose columns have the values of the filters, one of several, or one that
-    matches a pattern with `*`.
+def chosen(rows: Iterable[Row], filters: Columns) -> list[Row]:
+    """Return the rows whose columns have the values of the filters, of which some may be patterns
+    with `*`.
     """
-    wanted = {
-        name: {str(item) for item in (value if isinstance(value, list) else [value])}
-        for name, value in filters.items()
-    }
-    patterns = {
-        name: [value for value in values if "*" in value] for name, values in wanted.items()
-    }
 
-    def fits(name: str, value: str) -> bool:
-        return value in wanted[name] or any(
-            fnmatchcase(value, pattern) for pattern in patterns[name]
-        )
+    def fits(value: str, wanted: Sequence[str]) -> bool:
+        patterns = (pattern for pattern in wanted if "*" in pattern)
+        return value in wanted or any(fnmatchcase(value, pattern) for pattern in patterns)
 
-    return [row for row in rows if all(fits(name, str(row.get(name))) for name in wanted)]
+    return [row for row in rows if all(fits(str(row.get(name)), filters[name]) for name in filters)]
 
 
 def find(claim: Claim, data: Data) -> list[Finding]:
     """Return the findings for all items of a claim; empty if the data lack them."""
-    rows = _chosen(data.rows.get(claim.table, []), claim.rows)
-    if claim.table == "pairs" and rows:
-        rows = _with_marks(rows, data.tables["best"])
-    if claim.whole and rows:
-        picked = rows if claim.which is None else _chosen(rows, claim.which)
-        alone = picked[0] if claim.which is None else {}
-        marks = "; ".join(verdicts.marks(*(row.get("marks") for row in picked)))
-        overall = _finding(
-            claim, {**alone, "count": len(picked), "of": len(rows), "marks": marks}, ()
-        )
-        findings = [
-            overall
-            and replace(
-                overall, rows=[] if claim.which is None else [_words(row) for row in picked]
-            )
-        ]
-    else:
-        findings = [
-            _finding(claim, row, tuple(f"{row[name]}" for name in IDENTITY if name in row))
-            for row in rows
-            if as_usual(row)
-        ]
-    return [finding for finding in findings if finding]
+    rows = chosen(data.rows.get(claim.table, []), claim.rows)
+    if claim.test == COUNT:
+        return [_counted(claim, rows)] if rows else []
+    findings = []
+    for row in filter(as_usual, rows):
+        key = tuple(str(row[name]) for name in IDENTITY[claim.table])
+        numbers = [float(row[name]) for name in RATIO[claim.table]]
+        processes = int(row.get("processes") or 1)
+        if all(map(math.isfinite, numbers)):
+            finding = Finding(key, *numbers, processes, marks=_marks(row), limit_of=limit_key(row))
+            findings.append(finding)
+    return findings
 
 
-def _with_marks(pairs: Iterable[Mapping[str, Any]], best: pd.DataFrame) -> list[Mapping[str, Any]]:
-    """Return rows of `pairs` with the marks that both their kernels have in `best`: `pairs` has no
-    such column.
-    """
-    where = ("element_type", "problem", "state")
-    of = {
-        (row["kernel"], *(str(row[name]) for name in where)): row["marks"]
-        for row in best.to_dict("records")
-    }
-    kernels = ("kernel", "other")
-    return [
-        {
-            **row,
-            "marks": "; ".join(
-                verdicts.marks(
-                    *(of.get((row[it], *(str(row[name]) for name in where))) for it in kernels)
-                )
-            ),
-        }
-        for row in pairs
-    ]
+def _counted(claim: Claim, rows: Sequence[Row]) -> Finding:
+    """Return how many of the rows, or what share of them, the claim is about."""
+    counted = chosen(rows, claim.which)
+    value = float(len(counted) / len(rows) if claim.share else len(counted))
+    words = [_words(row) for row in counted]
+    return Finding((), value, value, value, marks=_marks(*counted), rows=words, of=len(rows))
 
 
-def _words(row: Mapping[str, Any]) -> str:
+def _marks(*rows: Row) -> list[str]:
+    marks = verdicts.marks(*(row.get("marks") for row in rows))
+    return [mark for mark in marks if mark in DECISIVE]
+
+
+def _words(row: Row) -> str:
     """Return what identifies a row, and its reason if it has one."""
-    names = (
-        "kernel",
-        "configuration",
-        "other",
-        "other_configuration",
-        "problem",
-        "element_type",
-        "state",
-    )
-    text = " ".join(
-        str(row[name])
-        for name in names
-        if row.get(name) == row.get(name) and row.get(name) not in (None, "-")
-    )
+    values = (row.get(name) for name in NAMED)
+    text = " ".join(str(value) for value in values if not pd.isna(value) and value != "-")
     reason = row.get("reason")
     return f"{text}: {reason.partition(chr(10))[0]}" if isinstance(reason, str) and reason else text
 
 
-def lacking(claim: Claim, data: Data, key: Key) -> dict[str, str]:
-    """Return the parts of an item's key that no row of the data has, by column: its problem, for
-    example, if that was not measured.
+def lacking(claim: Claim, data: Data, key: Key) -> list[str]:
+    """Return the parts of an item's key that no row of the data has: its problem, for example, if
+    that was not measured.
 
     If rows have all of them, a kernel has no rate there: it failed, or its cold time is as warm.
     """
-    if claim.table not in data.tables:
-        return {}
-    table = data.tables[claim.table]
-    of_key = dict(zip([name for name in IDENTITY if name in table], key, strict=False))
-    lacks = {
-        name: value for name, value in of_key.items() if value not in set(table[name].astype(str))
-    }
-    if lacks or not key:  # an item about the whole table has no key
-        return lacks
-    best = data.tables["best"].astype({"problem": str})
-    alike = best[
-        best["tflops"].notna()
-        & (best["problem"] == of_key["problem"])
-        & (best["state"] == of_key["state"])
-    ]
-    without = [
-        of_key[name]
-        for name in ("kernel", "other")
-        if name in of_key and of_key[name] not in set(alike["kernel"])
-    ]
-    return {"rate": f"of {without[0]} at {of_key['problem']} {of_key['state']}"} if without else {}
+    item = claim.item(key)
+    rows, best = data.rows.get(claim.table, ()), data.rows["best"]
+    lacks = [f"{name} {item[name]}" for name in item if not chosen(rows, {name: [item[name]]})]
+    for name in {"kernel", "other"} & set(item):
+        place = {"kernel": item[name], "problem": item["problem"], "state": item["state"]}
+        rated = chosen(best, columns(place))
+        if not lacks and all(pd.isna(row["tflops"]) for row in rated):
+            lacks = [f"rate of {' '.join(place.values())}"]
+    return lacks
 
 
-def as_usual(row: Mapping[str, Any]) -> bool:
+def as_usual(row: Row) -> bool:
     """Return whether a row's configurations are compiled in the default way; other ways of
     compiling make other configurations.
     """
     labels = [str(row[name]) for name in ("configuration", "other_configuration") if name in row]
     return not any(Configuration.of("", label).build for label in labels)
-
-
-def _finding(claim: Claim, row: Mapping[str, Any], key: Key) -> Finding | None:
-    names = {name: value for name, value in row.items() if isinstance(value, int | float)}
-    wanted = [claim.value, claim.low or claim.value, claim.high or claim.value]
-    if any(
-        not math.isfinite(names.get(name, math.nan)) for text in wanted for name in names_in(text)
-    ):
-        return None
-    value, low, high = (float(evaluate(text, names)) for text in wanted)
-    about = (
-        ""
-        if claim.whole or claim.single
-        else " over ".join(str(row[name]) for name in ("kernel", "other") if name in row)
-    )
-    size = str(row.get("problem", ""))
-    where = f"{size}, {row['state']}" if isinstance(claim.rows.get("state"), list) else size
-    of = limit_key({"element_type": "float32", "problem": size, "state": "warm", **row})
-    marks = [mark for mark in verdicts.marks(row.get("marks")) if mark in DECISIVE]
-    about = f"{about} at {where}" if about else ""
-    return Finding(
-        key, about, value, low, high, int(row.get("processes") or 1), names, of, marks=marks
-    )

@@ -9,14 +9,13 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ladder.analysis.repeatability import Limit, limits
-from ladder.claims.definitions import NOTHING, Claim, Key, read
-from ladder.claims.evidence import Data, Finding, find, lacking, of_samples, over_machines
-from ladder.core.expressions import evaluate
+from ladder.analysis.repeatability import Limit, LimitKey, limits
+from ladder.claims.definitions import COUNT, NEAR, NOTHING, Claim, Key, read
+from ladder.claims.evidence import Data, Finding, Row, find, lacking, of_samples, over_machines
+from ladder.core import verdicts
 from ladder.core.files import read_json, write_whole
 from ladder.core.stats import CONFIDENCE, half_of_difference
 from ladder.core.verdicts import AGAIN, BUSY
@@ -38,11 +37,17 @@ CLAIMED = "claimed"
 """The state of an item in the published data that fix what is claimed of it: others are judged by
 them.
 """
-
 MEAN = "mean over machines"
 """The name of the data that fix a claim to be near something."""
+NUMBERS = ("value", "low", "high", "processes", "machines")
+"""The numbers of a finding that an entry has."""
+EXACT = (0.0, 0)
+"""The spread of a value that is compared with 1."""
 Entry = Mapping[str, Any]
 """The result of comparing data with a claim or an item of it: a row of `claims.json`."""
+Limits = Mapping[str, Mapping[LimitKey, Limit]]
+Origins = Mapping[Key, Entry]
+"""What is claimed of each item of a claim: the entries that published data are compared with."""
 
 
 def judge(
@@ -50,39 +55,36 @@ def judge(
 ) -> str:
     """Return the state of an item of a claim with `count` items.
 
-    It is `REPRODUCED` if `holds` is true at 95 %. It is `FAILED` if `fails`, or else the negation
-    of `holds`, is true with wider intervals and limits, so that at most one case in twenty wrongly
-    fails any of the `count` items (Bonferroni's inequality). Otherwise it is `UNSURE`.
+    A sign is `REPRODUCED` if the value is beyond 1 on the published side by more than its interval
+    and the limit, and `FAILED` if it is so on the other side. A value is near the published one if
+    the two differ by no more than the interval of their difference or the limit. Intervals and
+    limits are at 95 %. To be `FAILED` they are wider, so that at most one case in twenty wrongly
+    fails any of the `count` items (Bonferroni's inequality). Counted rows may be the claimed share
+    of all, and two standard deviations more, for chance.
     """
+    if claim.test == COUNT:
+        expected = claim.share * finding.of
+        few = len(finding.rows) <= expected + 2 * math.sqrt(expected)
+        return REPRODUCED if few else FAILED
 
-    def true(expression: str, confidence: float) -> bool:
-        apart = limit.at(confidence) if limit else 0.0
-        names = {**finding.names, "value": finding.value, "low": finding.low, "high": finding.high}
-        spread = max(finding.half(confidence), apart)
-        if finding.low > 0 and spread:
-            names |= {
-                "low": finding.value * math.exp(-spread),
-                "high": finding.value * math.exp(spread),
-            }
-        if published:
-            near = max(half_of_difference(finding.spread, published.spread, confidence), apart)
-            names |= {
-                "published": published.value,
-                "near_low": published.value * math.exp(-near),
-                "near_high": published.value * math.exp(near),
-            }
-        return bool(evaluate(expression, names))
+    def reach(confidence: float) -> float:
+        other = published.spread if published and claim.test == NEAR else EXACT
+        own = half_of_difference(finding.spread, other, confidence)
+        return max(own, limit.at(confidence) if limit else 0)
 
-    if true(claim.holds, CONFIDENCE):
+    wide = reach(1 - (1 - CONFIDENCE) / count)
+    distance = math.log(finding.value)
+    if claim.test == NEAR and published:
+        distance = abs(distance - math.log(published.value))
+        if distance <= reach(CONFIDENCE):
+            return REPRODUCED
+        # without a limit, another run may have any value
+        return FAILED if limit and distance > wide else UNSURE
+    if published and published.value < 1:
+        distance = -distance
+    if distance > reach(CONFIDENCE):
         return REPRODUCED
-    if claim.near and limit is None:  # another run may have any value
-        return UNSURE
-    wide = 1 - (1 - CONFIDENCE) / count
-    return (
-        FAILED
-        if (true(claim.fails, wide) if claim.fails else not true(claim.holds, wide))
-        else UNSURE
-    )
+    return FAILED if distance < -wide else UNSURE
 
 
 def stands(claim: Claim, state: str, marks: Collection[str], usual: Collection[str]) -> bool:
@@ -102,31 +104,33 @@ def stands(claim: Claim, state: str, marks: Collection[str], usual: Collection[s
     A claim about how many rows there are can only be refuted by them, so their marks leave open
     only that.
     """
-    if claim.whole:
+    if claim.test == COUNT:
         return state != FAILED or not set(marks) & set(BUSY)
     if "unsteady" in marks:
         return False
     if "disturbed" in marks:
-        return state == REPRODUCED and not claim.near
-    return state != FAILED or not claim.near or "throttled" not in marks or "throttled" in usual
+        return state == REPRODUCED and claim.test != NEAR
+    return state != FAILED or claim.test != NEAR or "throttled" not in marks or "throttled" in usual
 
 
 def say(claim: Claim, finding: Finding | None) -> str:
-    """Return the claim's sentence with the measured numbers; `{value%}` is in percent.
+    """Return the claim's sentence with the measured numbers, `{value%}` in percent, and the item.
 
     Without a finding, the parentheses are left out, and any other number is "…".
     """
     if finding is None:
         return re.sub(r"\{\w+%?\}", "…", re.sub(r" \([^()]*\{[^()]*\)", "", claim.says))
-    names = {"value": finding.value, "low": finding.low, "high": finding.high}
 
     def number(match: re.Match[str]) -> str:
-        value = names[match[1]]
-        text = f"{100 * value if match[2] else value:.4g}"
-        return f"{text} %" if match[2] else text
+        value = getattr(finding, match[1])
+        return f"{100 * value:.4g} %" if match[2] else f"{value:.4g}"
 
     text = re.sub(r"\{(value|low|high)(%?)\}", number, claim.says)
-    return f"{text.rstrip('.')}: {finding.about}." if finding.about else text
+    *kernels, problem, state = (
+        claim.own(finding.key).get(name, "") for name in ("kernel", "other", "problem", "state")
+    )
+    about = f"{' over '.join(filter(None, kernels))} at {', '.join(filter(None, (problem, state)))}"
+    return f"{text.rstrip('.')}: {about}." if claim.own(finding.key) else text
 
 
 def _entry(
@@ -139,90 +143,67 @@ def _entry(
     """Return the entry for an item of a claim. `origin` is the entry of the published data that the
     item is compared with.
     """
-
-    def rounded(value: float | None) -> float | None:
-        return None if value is None else float(f"{value:.6g}")
-
-    whose = (
-        []
-        if finding is None or claim.whole or claim.single
-        else [part for part in finding.key if part not in claim.rows.values()]
-    )
-    return {
-        "id": origin["id"] if origin else ":".join([claim.id, *whose]),
+    key = finding.key if finding else tuple(origin["key"]) if origin else ()
+    numbers: dict[str, Any] = dict.fromkeys(NUMBERS)
+    if finding:
+        numbers = {name: _rounded(getattr(finding, name)) for name in NUMBERS}
+    entry = {
+        "id": ":".join([claim.id, *claim.own(key).values()]),
         "says": origin["says"] if origin else say(claim, finding),
         "where": origin["where"] if origin else claim.place,
         "state": state,
-        "value": rounded(finding.value if finding else None),
-        "low": rounded(finding.low if finding else None),
-        "high": rounded(finding.high if finding else None),
-        "processes": finding.processes if finding else None,
-        "machines": finding.machines if finding else None,
+        **numbers,
         "published": origin["value"] if origin else None,
         "limit": None,
         "dataset": dataset,
-        "key": list(finding.key) if finding else origin["key"] if origin else [],
-    } | ({"marks": list(finding.marks)} if finding and finding.marks else {})
-
-
-def _entries(
-    claim: Claim,
-    data: Data,
-    origins: Mapping[Key, Entry],
-    environments: Mapping[str, Mapping[str, Any]],
-    root: Path,
-    near: int,
-) -> list[dict[str, Any]]:
-    """Return the entries of a claim for data, compared with entries of published data.
-
-    `environments` are those of the published datasets, by name. `near` is the number of items of
-    all claims to be near to something; they may all deviate together if one machine is unlike the
-    others.
-    """
-    if not claim.applies(data.environment):
-        known = next(iter(origins.values()), None) if claim.single else None
-        return [_entry(claim, data.name, ELSEWHERE) | ({"says": known["says"]} if known else {})]
-    findings = {finding.key: finding for finding in find(claim, data)}
-    if not origins and not claim.relative:
-        judged = [(judge(claim, it, None, None, len(findings)), it) for it in findings.values()]
-        judged = [
-            (state if stands(claim, state, it.marks, ()) else AGAIN, it) for state, it in judged
-        ]
-        return [
-            _entry(claim, data.name, state, it) | _refuting(state, it) for state, it in judged
-        ] or [_entry(claim, data.name, NOTHING)]
-    known = {
-        name: limits(root / PUBLISHED, data.environment, environments[name])
-        for name in {origin["dataset"] for origin in origins.values() if not claim.near}
+        "key": list(key),
     }
-    entries = []
-    for key, origin in origins.items():
-        if key not in findings:
-            entries.append(
-                _entry(claim, data.name, NOTHING, origin=origin)
-                | {"lacks": lacking(claim, data, key)}
-            )
-            continue
-        numbers = {name: origin[name] for name in ("value", "low", "high", "processes", "machines")}
-        published = Finding(key, "", names={}, **numbers)
-        limit = (
-            published.prediction
-            if claim.near
-            else known[origin["dataset"]].get(findings[key].limit_of)
-        )
-        state = judge(claim, findings[key], published, limit, near if claim.near else len(origins))
-        state = (
-            state if stands(claim, state, findings[key].marks, origin.get("marks", ())) else AGAIN
-        )
-        factor = None if limit is None else float(f"{math.exp(limit.half):.6g}")
-        entry = _entry(claim, data.name, state, findings[key], origin) | {"limit": factor}
-        entries.append(entry | _refuting(state, findings[key]))
-    return entries or [_entry(claim, data.name, NOTHING)]
+    return entry | ({"marks": list(finding.marks)} if finding and finding.marks else {})
 
 
-def _refuting(state: str, finding: Finding) -> dict[str, Any]:
-    """Return the rows that refute a claim about how many there are, as a part of its entry."""
-    return {"rows": list(finding.rows)} if state == FAILED and finding.rows else {}
+def _rounded(value: float) -> float:
+    return value if isinstance(value, int) else float(f"{value:.6g}")
+
+
+def claim_of(entry: Entry) -> str:
+    """Return the id of the claim that an entry is of."""
+    return str(entry["id"]).split(":")[0]
+
+
+def finding_of(entry: Entry) -> Finding:
+    """Return the numbers of an entry as a finding."""
+    numbers = {name: entry[name] for name in NUMBERS}
+    return Finding(tuple(entry["key"]), **numbers, marks=entry.get("marks", ()))
+
+
+def _judged(
+    claim: Claim, data: Data, finding: Finding, origin: Entry | None, limits: Limits, count: int
+) -> dict[str, Any]:
+    """Return the entry of an item of a claim, compared with what is claimed of it.
+
+    `limits` are those between the data and published data, by the name of these.
+    """
+    published, limit = None, None
+    if origin:
+        published = finding_of(origin)
+        limit = published.prediction
+        if claim.test != NEAR:
+            limit = limits[origin["dataset"]].get(finding.limit_of)
+    state = judge(claim, finding, published, limit, count)
+    usual = published.marks if published else ()
+    state = state if stands(claim, state, finding.marks, usual) else AGAIN
+    entry = _entry(claim, data.name, state, finding, origin)
+    if limit:
+        entry["limit"] = _rounded(math.exp(limit.half))
+    return entry | ({"rows": finding.rows} if state == FAILED and finding.rows else {})
+
+
+def _together(claim: Claim, claims: Sequence[Claim], origins: Mapping[str, Origins]) -> int:
+    """Return the number of items that are tested together with one of a claim. Those near something
+    are of all such claims: they may all deviate together if one machine is unlike the others.
+    """
+    alike = [other for other in claims if other is claim or other.test == claim.test == NEAR]
+    return sum(len(origins.get(other.id, ())) for other in alike)
 
 
 def published_data(root: Path) -> list[Data]:
@@ -231,8 +212,8 @@ def published_data(root: Path) -> list[Data]:
     return sorted(datasets, key=lambda data: str(data.environment["time"]))
 
 
-Findings = Mapping[Key, Sequence[tuple[Data, Finding]]]
-"""What the published data have for each item of a claim, the earliest first."""
+Findings = Sequence[tuple[Data, Finding]]
+"""What the published data have for an item of a claim, the earliest first."""
 
 
 def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, Any]]:
@@ -241,100 +222,76 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
 
     `everything` is what `published_data` returns, if the caller has read that.
 
-    A claim with `when` is about the items for which `when` is true in the earliest dataset that has
+    A claim about signs `over` a size is about the items that have it in the earliest dataset with
     the item. Later datasets are judged by it, whatever they have. A claim to be near something is
     about the mean over machines; a dataset is judged by the mean over all other machines: what
     fails so is `known`, no failure of anybody else's data. In any other claim every dataset is
     judged. Rows of a busy machine claim nothing, and are not judged.
     """
     everything, claims = everything or published_data(root), read(root)
-    environments = {data.name: data.environment for data in everything}
-    findings: dict[str, dict[Key, list[tuple[Data, Finding]]]] = {}
-    origins: dict[str, dict[Key, Entry]] = {}
+    findings = {claim.id: _findings(claim, everything) for claim in claims}
+    origins = {claim.id: _origins(claim, findings[claim.id]) for claim in claims}
+    between = {
+        data.name: {
+            other.name: limits(root / PUBLISHED, data.environment, other.environment)
+            for other in everything
+        }
+        for data in everything
+    }
+    entries = []
     for claim in claims:
-        things = findings.setdefault(claim.id, {})
-        for data in (data for data in everything if claim.applies(data.environment)):
-            for finding in find(claim, data):
-                if not set(finding.marks) & set(BUSY):
-                    things.setdefault(finding.key, []).append((data, finding))
-        origins[claim.id] = _origins(claim, things)
-    entries, near = [], _near(claims, origins)
-    for claim in claims:
-        fixed = claim.near or claim.when
-        of_claim = [dict(origin) for origin in origins[claim.id].values() if fixed]
-        for data in everything:
-            known = _known_to(claim, data, origins[claim.id], findings[claim.id])
-            judged = _entries(claim, data, known, environments, root, near) if known else []
-            of_claim += [
-                entry | {"known": True} if fixed and entry["state"] == FAILED else entry
-                for entry in judged
-            ]
-        entries += [entry for entry in of_claim if entry["value"] is not None] or [
-            _entry(claim, None, NOTHING)
-        ]
+        count = _together(claim, claims, origins)
+        for key, origin in origins[claim.id].items():
+            several, against = findings[claim.id][key], origin
+            if claim.fixed:
+                entries.append(origin)
+            for data, finding in several:
+                if claim.test == NEAR:
+                    others = [each for each in several if each[0].machine != data.machine]
+                    if not others:
+                        continue
+                    against = _entry(claim, MEAN, CLAIMED, over_machines(others), origin)
+                elif claim.fixed and data is several[0][0]:
+                    continue
+                entry = _judged(claim, data, finding, against, between[data.name], count)
+                refuted = claim.fixed and entry["state"] == FAILED
+                entries.append(entry | ({"known": True} if refuted else {}))
+        if not origins[claim.id]:
+            entries.append(_entry(claim, None, NOTHING))
     return entries
 
 
-def _origins(claim: Claim, findings: Findings) -> dict[Key, Entry]:
-    """Return what is claimed of each item, as entries."""
-    own = {data.name: data for several in findings.values() for data, _ in several}
-    origins: dict[Key, Entry] = {}
+def _findings(claim: Claim, everything: Sequence[Data]) -> dict[Key, Findings]:
+    """Return what the published data have for each item, without rows of a busy machine."""
+    findings: dict[Key, list[tuple[Data, Finding]]] = {}
+    for data in everything:
+        for finding in find(claim, data) if claim.applies(data.environment) else ():
+            if not set(finding.marks) & set(BUSY):
+                findings.setdefault(finding.key, []).append((data, finding))
+    return dict(findings)
+
+
+def _origins(claim: Claim, findings: Mapping[Key, Findings]) -> dict[Key, dict[str, Any]]:
+    """Return what is claimed of each item, as entries: of the earliest data, or of the mean over
+    machines.
+    """
+    origins = {}
     for key, several in findings.items():
-        data, first = several[0]
-        if claim.near:
-            data, first = replace(data, name=MEAN), over_machines(several)
-        if _is_claimed(claim, first):
-            origins[key] = _entry(claim, data.name, CLAIMED, first) | {
-                "where": _where(claim, list(own.values()))
-            }
+        data, finding = several[0]
+        name = data.name
+        if claim.test == NEAR:
+            name, finding = MEAN, over_machines(several)
+        elif claim.fixed:
+            size = max(finding.value, 1 / finding.value)
+            same = verdicts.of(finding.low, finding.high) == verdicts.SAME
+            if same or not claim.over < size <= claim.up_to:
+                continue
+        origins[key] = _entry(claim, name, CLAIMED, finding)
+    devices = {data.environment["device"] for several in findings.values() for data, _ in several}
+    if (measured := ", ".join(sorted(devices))) != claim.place:
+        for origin in origins.values():
+            origin["where"] += f"; measured on {measured}"
     return origins
-
-
-def _known_to(
-    claim: Claim, data: Data, origins: Mapping[Key, Entry], findings: Findings
-) -> dict[Key, Entry]:
-    """Return what published data are judged by: of the items that they have, what was known without
-    them.
-    """
-    known: dict[Key, Entry] = {}
-    for key, origin in origins.items():
-        names = [own.name for own, _ in findings[key]]
-        if data.name not in names:
-            continue
-        if claim.near:
-            others = [
-                (own, finding) for own, finding in findings[key] if own.machine != data.machine
-            ]
-            if others:
-                known[key] = _entry(claim, MEAN, CLAIMED, over_machines(others), origin)
-        elif not claim.when or data.name != names[0]:
-            known[key] = origin
-    return known
-
-
-def _is_claimed(claim: Claim, first: Finding) -> bool:
-    """Return whether a claim is about an item, by the first of all findings."""
-    names = {
-        **first.names,
-        "value": first.value,
-        "low": first.low,
-        "high": first.high,
-        "published": first.value,
-    }
-    return not claim.when or bool(evaluate(claim.when, names))
-
-
-def _where(claim: Claim, own: Sequence[Data]) -> str:
-    """Return where a claim holds, and the device models on which it was measured if they differ
-    from that.
-    """
-    models = ", ".join(sorted({str(data.environment["device"]) for data in own}))
-    return claim.place if claim.place == models else f"{claim.place}; measured on {models}"
-
-
-def _near(claims: Sequence[Claim], origins: Mapping[str, Mapping[Key, Entry]]) -> int:
-    """Return the number of items that are claimed to be near what was published."""
-    return sum(len(origins.get(claim.id, {})) for claim in claims if claim.near)
 
 
 def claimed(entries: Iterable[Entry]) -> list[Entry]:
@@ -367,43 +324,57 @@ def read_published(root: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]:
-    """Return the entries of all claims and items for datasets.
+def held_against(root: Path, data: Data) -> list[dict[str, Any]]:
+    """Return the entries of all claims and items for a dataset.
 
     Nothing is compared with an item that published data refute.
     """
-    entries = []
     origins: dict[str, dict[Key, Entry]] = {}
     for entry in read_published(root):
         if entry["value"] is not None and entry["state"] != FAILED:
-            origins.setdefault(entry["id"].split(":")[0], {}).setdefault(tuple(entry["key"]), entry)
-    names = {entry["dataset"] for known in origins.values() for entry in known.values()}
-    environments: dict[str, Mapping[str, Any]] = {}
+            origins.setdefault(claim_of(entry), {})[tuple(entry["key"])] = entry
+    between = {}
     for name, folder in runs(root / PUBLISHED).items():
-        environments |= (
-            {name: read_environment(folder / "environment.json")} if name in names else {}
-        )
-    claims, ids = read(root), Published(root / PUBLISHED, {}).ids()
-    near = _near(claims, origins)
-    for claim, data in product(claims, [_of_kernels(data, ids) for data in everything]):
-        if claim.table in data.tables:
-            entries += _entries(claim, data, origins.get(claim.id, {}), environments, root, near)
+        environment = read_environment(folder / "environment.json")
+        between[name] = limits(root / PUBLISHED, data.environment, environment)
+    claims, data = read(root), _of_published_kernels(root, data)
+    entries = []
+    for claim in claims:
+        known = origins.get(claim.id, {})
+        if not claim.applies(data.environment):
+            entry = _entry(claim, data.name, ELSEWHERE)
+            says = [origin["says"] for origin in known.values() if origin["id"] == claim.id]
+            entries.append(entry | {"says": says[0] if says else entry["says"]})
+            continue
+        findings = {finding.key: finding for finding in find(claim, data)}
+        count = _together(claim, claims, origins)
+        keys = [()] if claim.test == COUNT else list(known)
+        for key in keys:
+            if key in findings:
+                entries.append(_judged(claim, data, findings[key], known.get(key), between, count))
+            else:
+                entry = _entry(claim, data.name, NOTHING, None, known.get(key))
+                entries.append(entry | {"lacks": lacking(claim, data, key)})
+        if not keys:
+            entries.append(_entry(claim, data.name, NOTHING))
     return entries
 
 
-def _of_kernels(data: Data, ids: Sequence[str]) -> Data:
-    """Return data with the rows of baselines and of these kernels only: claims are not about
+def _of_published_kernels(root: Path, data: Data) -> Data:
+    """Return data with the rows of baselines and published kernels only: claims are not about
     anybody's own kernels.
 
-    Data stay as they are if none of the kernels is of their device kind.
+    Data stay as they are if no kernel of their device kind is published.
     """
-    names = {id.split("/")[1] for id in ids if id.startswith(f"{data.environment.get('kind')}/")}
-    tables = dict(data.tables)
-    for table, column in product(tables if names else (), ("kernel", "other")):
-        if column in tables[table]:
-            known = tables[table][column].map(lambda name: name in names or is_baseline(str(name)))
-            tables[table] = tables[table][known.astype(bool)]
-    return replace(data, tables=tables)
+    ids = (id.split("/") for id in Published(root / PUBLISHED, {}).ids())
+    names = {name for kind, name in ids if kind == data.environment.get("kind")}
+
+    def ours(row: Row) -> bool:
+        kernels = {row["kernel"], row.get("other", row["kernel"])}
+        return all(kernel in names or is_baseline(kernel) for kernel in kernels)
+
+    rows = {table: list(filter(ours, of)) for table, of in data.rows.items()}
+    return replace(data, rows=rows) if names else data
 
 
 def write(entries: Sequence[Entry], path: Path) -> None:
