@@ -32,42 +32,12 @@ DOCUMENTS = (
         )
     ),
 )
-MEASURED = re.compile(
-    r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"
-    r"|(?<![\^\d.])\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s(?:[µu]s|ms|s|J|W)\b|x\b(?!\s?\d)|\s?times\b)"
-    r"|(?i:\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|forty|fifty|a "
-    r"hundred|a thousand)\s+times\b)"
-    r"|(?i:\btwice\s+(?:as|the\s+(?:rate|speed|time))\b)"
-    r"|\b\d[\d.,]*\s?(?:[MG]B\b(?!/s)|minutes?\b|seconds?\b|hours?\b)"
-    r"|(?i:\b(?:half\s+a\s+second|(?:an?|half\s+an?)\s+(?:minute|hour)|(?:two|three|four|five|six|ten|some|several)\s+(?:seconds|minutes|hours))\b)"
-    r"|(?i:\b(?:a|one)\s+(?:third|quarter|half|fifth|tenth)\s+(?:faster|slower|more|less|of\s+the\s+time)\b)"
-)
-"""A measured number, also in words: a rate, share, time, energy, size or speedup."""
-CITED = re.compile(r"<!-- from: [^>]+? -->")
-"""The marker after a measured number that names its source, if it is not ours."""
 UNENDED = re.compile(
     r"<!-- (?:table|cell): ([^>]+?) -->(?=(?:(?!<!-- end -->).)*(?:<!-- (?:table|cell): |\Z))",
     re.DOTALL,
 )
 """A marker without an end before the next marker or the end of the text."""
 PART = re.compile(r"<!-- (table|cell): ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
-
-
-def unsaid(text: str) -> list[str]:
-    """Return the measured numbers in the hand-written text of a page, which no claim and no table
-    carries.
-
-    These are numbers with a unit of rate, share, time or energy, or with `×`, `x` or `times`, also
-    in words. Code and the generated parts do not count, nor does a number with `<!-- from: WHOSE
-    -->` after it in the same paragraph or table row.
-    """
-    text = PART.sub("", re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL))
-    numbers = []
-    for block in re.split(r"\n\s*\n|\n(?=\s*(?:\||- |\d+\. ))", text):
-        numbers += [
-            match[0] for match in MEASURED.finditer(block) if not CITED.search(block, match.end())
-        ]
-    return numbers
 
 
 def fill(text: str, story: Story, document: str = "page") -> str:
