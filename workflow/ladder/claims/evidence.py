@@ -156,11 +156,10 @@ def find(claim: Claim, data: Data) -> list[Finding]:
     findings = []
     for row in filter(as_usual, rows):
         key = tuple(str(row[name]) for name in IDENTITY[claim.table])
-        numbers = [float(row[name]) for name in RATIO[claim.table]]
-        processes = int(row.get("processes") or 1)
-        if all(map(math.isfinite, numbers)):
-            finding = Finding(key, *numbers, processes, marks=_marks(row), limit_of=limit_key(row))
-            findings.append(finding)
+        value, low, high = (float(row[name]) for name in RATIO[claim.table])
+        if all(map(math.isfinite, (value, low, high))):
+            finding = Finding(key, value, low, high, int(row.get("processes") or 1))
+            findings.append(replace(finding, marks=_marks(row), limit_of=limit_key(row)))
     return findings
 
 
