@@ -5,7 +5,6 @@ A copy in `results/published/studies/` is what the pages show. Its date and comm
 run: the script of that commit measures the same again.
 """
 
-import csv
 import json
 import os
 import shlex
@@ -15,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from ladder.compiling.provenance import describe
 from ladder.core.files import ROOT, write_whole
 from ladder.devices.detect import DetectedDevice
@@ -69,13 +69,10 @@ def binaries(campaign: Path) -> dict[str, str]:
     """
     sha256: dict[str, str] = {}
     for path in sorted(campaign.glob("*/resources.csv")):
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                if row["sha256"]:  # configurations that were not compiled have none
-                    sha256[
-                        f"{row['arch']} {row['kernel']}.{row['element_type']} "
-                        f"{row['configuration']}"
-                    ] = row["sha256"]
+        # configurations that were not compiled have none
+        for row in pd.read_csv(path).dropna(subset=["sha256"]).to_dict("records"):
+            name = f"{row['kernel']}.{row['element_type']} {row['configuration']}"
+            sha256[f"{row['arch']} {name}"] = row["sha256"]
     return sha256
 
 

@@ -8,7 +8,6 @@
 Exit status 1 if one is above its limit, or if four GPUs or more take longer than a third of the time of one.
 """
 
-import csv
 import math
 import os
 import resource
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import answer
+import pandas as pd
 from answer import binaries, command_line
 from checkout import interpreter
 from ladder.compiling.compile import compile_kernel
@@ -125,24 +125,18 @@ def campaign_here() -> dict[str, Any]:
     """The default campaign, where it has not run yet, and then a run that has nothing to do."""
     command = [sys.executable, "-m", "snakemake", "--cores", "1"]
     folder = ROOT / "results" / "default"
-    new = not folder.exists()
-    spent = seconds(command, ROOT)
-    sizes = {"campaign_mb": megabytes(folder), "environment_mb": megabytes(Path(sys.prefix))}
-    return (
-        ({"campaign_s": spent} if new else {}) | sizes | {"nothing_to_do_s": seconds(command, ROOT)}
-    )
+    results = {} if folder.exists() else {"campaign_s": seconds(command, ROOT)}
+    return results | {
+        "nothing_to_do_s": seconds(command, ROOT),
+        "campaign_mb": megabytes(folder),
+        "environment_mb": megabytes(Path(sys.prefix)),
+    }
 
 
 def megabytes(folder: Path) -> float:
     """What the files in a folder have in them."""
-    return (
-        sum(
-            path.stat().st_size
-            for path in folder.rglob("*")
-            if path.is_file() and not path.is_symlink()
-        )
-        / 1e6
-    )
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(path.stat().st_size for path in files) / 1e6
 
 
 def plan_2000() -> float:
@@ -163,43 +157,33 @@ def plan_2000() -> float:
 
 def compile_seconds() -> float:
     """CPU time of one configuration, the mean over those of every CUDA kernel."""
-    spent, count = 0.0, 0
+    count = 0
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
         for kernel in kernel_file.discover(ROOT).values():
             if kernel.kind == "cuda":
                 configurations = list(kernel.expand({}, ["float32"]))
-                before = resource.getrusage(resource.RUSAGE_CHILDREN)
-                rows = compile_kernel(
-                    kernel, configurations, "sm_90", Path(folder) / kernel.name, 1
-                )
-                after = resource.getrusage(resource.RUSAGE_CHILDREN)
-                spent += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                place = Path(folder) / kernel.name
+                rows = compile_kernel(kernel, configurations, "sm_90", place, 1)
                 count += sum(row.status == "compiled" for row in rows)
-    return spent / count
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / count
 
 
 def last_campaign() -> dict[str, Any]:
     """What the measure jobs of the last default campaign cost, by device."""
     costs = {}
     for path in sorted((ROOT / "results" / "default").glob("*/costs.csv")):
-        rows = rows_of(path)
-        # the confirmation has no gauntlet
-        names = ("wall_seconds", "busy_seconds", "gauntlet_seconds")
-        wall, busy, gauntlet = (sum(float(row[name] or 0) for row in rows) for name in names)
-        (confirm,) = (float(row["wall_seconds"]) for row in rows if row["job"] == "confirmed")
-        memory = max(float(row["peak_memory_bytes"]) for row in rows)
+        rows = pd.read_csv(path)
+        wall, busy, gauntlet = (
+            float(rows[f"{name}_seconds"].sum()) for name in ("wall", "busy", "gauntlet")
+        )
         costs[path.parent.name] = {
             "measure_s": wall,
-            "confirm_s": confirm,
+            "confirm_s": float(rows.set_index("job").at["confirmed", "wall_seconds"]),
             "gauntlet_s": gauntlet,
             "busy_share": busy / wall,
-            "peak_host_memory_gb": memory / 1e9,
+            "peak_host_memory_gb": float(rows["peak_memory_bytes"].max()) / 1e9,
         }
     return costs
 
@@ -222,11 +206,9 @@ def pipeline(clone: bool) -> None:
         print(f"{name:32s} {value:8.2f}   at most {LIMITS.get(name, math.inf):.3g}")
     results |= {"measure_jobs": jobs, "cores": len(os.sched_getaffinity(0))}
     here = first_gpu() if detect.detect_gpus() else detect.detect_cpu()
-    took = (
-        f"{results['campaign_s']:.0f} s with one core of the host"
-        if "campaign_s" in results
-        else "It had run before"
-    )
+    took = "It had run before"
+    if "campaign_s" in results:
+        took = f"{results['campaign_s']:.0f} s with one core of the host"
     answer.write(
         "benchmark",
         "How long does a campaign take, and how much space?",
@@ -250,8 +232,8 @@ def campaign_of(clone: Path, cores: int, gpus: int) -> dict[str, Any]:
     subprocess.run([*command, "--dry-run"], cwd=clone, check=True, stdout=subprocess.DEVNULL)
     wall = seconds(command, clone)
     (folder,) = (clone / "results" / "default").glob("nvidia-*")
-    jobs = sum(float(row["wall_seconds"]) for row in rows_of(folder / "costs.csv"))
-    used = sorted({row["uuid"] for row in rows_of(folder / "summary.csv")} - {""})
+    jobs = float(pd.read_csv(folder / "costs.csv")["wall_seconds"].sum())
+    used = sorted(pd.read_csv(folder / "summary.csv")["uuid"].dropna().unique())
     print(f"{gpus} GPU(s): {wall:.1f} s, of which measuring {jobs:.1f} s", flush=True)
     return {"gpus": gpus, "wall_s": wall, "measure_jobs_s": jobs, "uuids": used}
 
@@ -261,12 +243,10 @@ def several_gpus(folder: Path, cores: int) -> None:
     device = next(iter(detect.detect_gpus()), None)
     if device is None:
         raise InputError("no GPU is to be seen; expected some of one model")
-    runs = [
-        campaign_of(folder / name, cores, gpus)
-        for name, gpus in (("all", len(device.uuids)), ("one", 1))
-    ]
+    several = campaign_of(folder / "all", cores, len(device.uuids))
+    single = campaign_of(folder / "one", cores, 1)
+    runs = [several, single]
     measured = {"cores": cores, "cores_of_machine": os.cpu_count(), "runs": runs}
-    several, single = runs
     answer.write(
         "several_gpus",
         "Do several GPUs help?",
@@ -278,7 +258,7 @@ def several_gpus(folder: Path, cores: int) -> None:
         measured,
         uuids=list(device.uuids),
     )
-    sys.exit(int(len(device.uuids) >= 4 and runs[0]["wall_s"] > MOST_OF_ONE * runs[1]["wall_s"]))
+    sys.exit(int(several["gpus"] >= 4 and several["wall_s"] > MOST_OF_ONE * single["wall_s"]))
 
 
 def main() -> None:

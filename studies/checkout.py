@@ -45,18 +45,9 @@ class Checkout:
         self, *arguments: str, cores: int = 1, timeout: float = 3600
     ) -> subprocess.CompletedProcess[str]:
         """Run Snakemake; output and errors both in `stdout`, which names every job."""
+        command = [self.python, "-m", "snakemake", "--quiet", "host", "reason", f"--cores={cores}"]
         return subprocess.run(
-            [
-                self.python,
-                "-m",
-                "snakemake",
-                "--quiet",
-                "host",
-                "reason",
-                "--cores",
-                str(cores),
-                *arguments,
-            ],
+            [*command, *arguments],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -121,21 +121,10 @@ def medians(row: dict[str, Any], blas: Cublas) -> dict[str, float]:
             function.max_dynamic_shared_size_bytes = how["shared"]
 
     def call_on(a: Any, b: Any, c: Any) -> Callable[[], None]:
-        pointers = [np.uint64(matrix.data_ptr()) for matrix in (a, b, c)]
+        at_a, at_b, at_c = (np.uint64(matrix.data_ptr()) for matrix in (a, b, c))
         size, alpha, beta = np.int32(n), np.float32(1), np.float32(0)
-        arguments = (
-            size,
-            size,
-            size,
-            alpha,
-            pointers[0],
-            size,
-            pointers[1],
-            size,
-            beta,
-            pointers[2],
-            size,
-        )
+        sizes = size, size, size
+        arguments = *sizes, alpha, at_a, size, at_b, size, beta, at_c, size
 
         def call() -> None:
             if function is None and how["call"] == "torch.mm":
@@ -188,16 +177,12 @@ def main(path: Path) -> None:
     with only_stream():
         rows = [medians(row, blas) for row in given]
     with only_stream():  # the second of this process
-        for row in (row for row in given if row["size"] == min(row["size"] for row in given)):
-            times = medians(row, blas)
-            second.append(
-                {
-                    "size": row["size"],
-                    "name": row["name"],
-                    "warm": times["warm"],
-                    "cold": times["cold"],
-                }
-            )
+        smallest = min(row["size"] for row in given)
+        for row in given:
+            if row["size"] == smallest:
+                times = medians(row, blas)
+                modes = {mode: times[mode] for mode in ("warm", "cold")}
+                second.append({"size": row["size"], "name": row["name"], **modes})
     software = {
         "cupy": cupy.__version__,
         "torch": torch.__version__,

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import partial
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -79,32 +80,25 @@ def search(
 
     `use` gives a problem to the device, and returns the names that it and the device have.
     """
-    dice, start, launches = (
-        Random(seed),
-        now(),
-        dict.fromkeys((kernel.name for kernel, _, _ in ways), 0),
-    )
+    dice, start = Random(seed), now()
+    launches = dict.fromkeys((kernel.name for kernel, _, _ in ways), 0)
     problems, yielded, passed = 0, 0.0, 0.0
     incorrect: list[dict[str, str]] = []
     while passed < seconds or not problems:
         problem = drawn(dice, dice.choice(OF_CUDA))
         names = use(problem)
         able = [
-            it
-            for it in ways
-            if it[1].element_type == problem.element_type and not it[0].unmet_need(it[1], names)
+            (kernel, configuration, verify)
+            for kernel, configuration, verify in ways
+            if configuration.element_type == problem.element_type
+            and not kernel.unmet_need(configuration, names)
         ]
         for kernel, configuration, verify in dice.sample(able, min(AT_ONCE, len(able))):
             verdict = verify(problem)
             launches[kernel.name] += 1
             if verdict.status != "correct":
-                incorrect.append(
-                    {
-                        "by": f"{kernel.name} {configuration.label}",
-                        "on": describe(problem),
-                        "reason": verdict.reason,
-                    }
-                )
+                by = f"{kernel.name} {configuration.label}"
+                incorrect.append({"by": by, "on": describe(problem), "reason": verdict.reason})
         problems += 1
         passed = now() - start
         if passed - yielded >= SAVE_SECONDS or passed >= seconds:
@@ -126,21 +120,15 @@ def compiled(
     and the SHA-256 of that.
     """
     built = []
-    for kernel, element_type in (
-        (kernel, it) for kernel in kernels for it in OF_CUDA if it in kernel.element_types
-    ):
-        legal = [
-            configuration
-            for configuration, objection in kernel.expand({}, [element_type])
-            if not objection
-        ]
-        chosen = [
-            (configuration, "") for configuration in dice.sample(legal, min(most, len(legal)))
-        ]
+    for kernel, element_type in product(kernels, OF_CUDA):
+        if element_type not in kernel.element_types:
+            continue
+        expanded = kernel.expand({}, [element_type])
+        legal = [(configuration, "") for configuration, objection in expanded if not objection]
+        chosen = dice.sample(legal, min(most, len(legal)))
         place = folder / f"{kernel.name}.{element_type}"
-        for (configuration, _), row in zip(
-            chosen, compile_kernel(kernel, chosen, arch, place, os.cpu_count() or 1), strict=True
-        ):
+        rows = compile_kernel(kernel, chosen, arch, place, os.cpu_count() or 1)
+        for (configuration, _), row in zip(chosen, rows, strict=True):
             if row.status == "compiled":
                 built.append((kernel, configuration, (place / row.binary).read_bytes(), row.sha256))
     return built
@@ -176,9 +164,9 @@ def main() -> None:
     given = parser.parse_args()
     gpu = first_gpu()
     kernels = [
-        it
-        for it in discover(ROOT).values()
-        if fnmatch(it.id, given.kernels) and it.kind == "cuda" and not it.rival
+        kernel
+        for kernel in discover(ROOT).values()
+        if fnmatch(kernel.id, given.kernels) and kernel.kind == "cuda" and not kernel.rival
     ]
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.bin"
