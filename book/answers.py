@@ -43,49 +43,17 @@ class Answer:
     """The answer of a study on a device, as its file has it."""
 
     path: Path
-    data: Mapping[str, Any]
-
-    @property
-    def question(self) -> str:
-        return str(self.data["question"])
-
-    @property
-    def short(self) -> str:
-        return str(self.data["short"])
-
-    @property
-    def long(self) -> str:
-        return str(self.data["long"])
-
-    @property
-    def outdated(self) -> str:
-        """Why the answer no longer holds: what somebody has added to its file; "" if it holds."""
-        return str(self.data.get("outdated", ""))
-
-    @property
-    def kernels(self) -> Mapping[str, str]:
-        """The digests of the code of the kernels that the answer is about, by their ids."""
-        kernels: Mapping[str, str] = self.data.get("kernels", {})
-        return kernels
-
-    @property
-    def measured(self) -> Any:
-        return self.data["measured"]
-
-    @property
-    def device(self) -> str:
-        return str(
-            self.data["provenance"]["device"] if "provenance" in self.data else self.data["device"]
-        )
-
-    @property
-    def made(self) -> str:
-        """When and by which script of which commit the answer was measured, as text."""
-        if "provenance" not in self.data:
-            return f"from the published data, by `{self.data['command']}`"
-        provenance = self.data["provenance"]
-        commit = provenance["project"]["commit"][:10]
-        return f"{provenance['time'][:10]}, by `{provenance['command']}` of commit `{commit}`"
+    question: str
+    short: str
+    long: str
+    measured: Any
+    device: str
+    made: str
+    """When and by which script of which commit the answer was measured, as text."""
+    outdated: str
+    """Why the answer no longer holds: what somebody has added to its file; "" if it holds."""
+    kernels: Mapping[str, str]
+    """The digests of the code of the kernels that the answer is about, by their ids."""
 
     def changed(self, kernels: Iterable[Kernel]) -> list[str]:
         """Return the ids of the answer's kernels whose code differs from today's, or that are
@@ -99,19 +67,29 @@ class Answer:
         return [id for id, digest in self.kernels.items() if today.get(id) != digest]
 
 
-def of(root: Path, name: str) -> list[Answer]:
-    """Return the committed answers of a study, in the order of their files.
-
-    Raises `InputError` for an answer measured from a checkout with changes or without a commit.
+def read(path: Path) -> Answer:
+    """Return the answer in a file. Raises `InputError` for one measured from a checkout with
+    changes or without a commit.
     """
-    answers = []
-    for path in sorted((root / PUBLISHED).glob(OF_PUBLISHED.get(name, f"studies/{name}.*.json"))):
-        answer = Answer(path, read_json(path))
-        project = answer.data.get("provenance", {}).get("project", {"commit": "-", "dirty": False})
-        if not project["commit"] or project["dirty"]:
-            raise InputError(
-                f"{path}: measured from a checkout with changes or without a commit; expected a "
-                "clean one"
-            )
-        answers.append(answer)
-    return answers
+    data = read_json(path)
+    words = {name: data[name] for name in ("question", "short", "long")}
+    more = {"outdated": data.get("outdated", ""), "kernels": data.get("kernels", {})}
+    if "provenance" not in data:
+        made = f"from the published data, by `{data['command']}`"
+        return Answer(path, **words, **more, measured=None, device=data["device"], made=made)
+    provenance = data["provenance"]
+    commit = provenance["project"]["commit"]
+    if not commit or provenance["project"]["dirty"]:
+        raise InputError(
+            f"{path}: measured from a checkout with changes or without a commit; expected a clean "
+            "one"
+        )
+    made = f"{provenance['time'][:10]}, by `{provenance['command']}` of commit `{commit[:10]}`"
+    device = provenance["device"]
+    return Answer(path, **words, **more, measured=data["measured"], device=device, made=made)
+
+
+def of(root: Path, name: str) -> list[Answer]:
+    """Return the committed answers of a study, in the order of their files."""
+    pattern = OF_PUBLISHED.get(name, f"studies/{name}.*.json")
+    return [read(path) for path in sorted((root / PUBLISHED).glob(pattern))]

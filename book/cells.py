@@ -4,69 +4,72 @@
 
 from collections.abc import Callable
 
-from ladder.analysis.dataset import Dataset
 from ladder.claims import definitions, judge
 from ladder.claims.definitions import NOTHING
+from ladder.figures.data import View
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED
 
 from book import answers, loops
-from book.data import Story
+from book.data import Row, Story, Unmeasured
 from book.evidence import stale
 from book.half import held_out_of_16_bits
 from book.markdown import gain_text, number, share_text
 from book.past import fastest_on, held_out
 
 
+def measured(row: Row | None) -> Row:
+    """Return a row. Raises `Unmeasured` if there is none."""
+    if row is None:
+        raise Unmeasured
+    return row
+
+
 def peak(story: Story, kind: str, divisor: str = "1") -> str:
     """Return the measured FP32 peak of a kind's device, divided by a number."""
-    data = story.data.get(kind)
-    if data is None:
-        return NOTHING
-    return (
-        f"{number(data.environment['peaks']['fp32_tflops'] / data.unit_size / float(divisor))} "
-        f"{data.unit}"
-    )
+    data = story.view(kind)
+    peak = data.environment["peaks"]["fp32_tflops"] / data.unit_size
+    return f"{number(peak / float(divisor))} {data.unit}"
 
 
 def copy(story: Story, kind: str) -> str:
     """Return the measured copy bandwidth."""
-    data = story.data.get(kind)
-    return f"{number(data.environment['peaks']['copy_tb_s'])} TB/s" if data else NOTHING
+    return f"{number(story.view(kind).environment['peaks']['copy_tb_s'])} TB/s"
 
 
 def sms(story: Story, kind: str) -> str:
     """Return the number of multiprocessors."""
-    data = story.data.get(kind)
-    return str(data.environment["attributes"]["sm_count"]) if data else NOTHING
+    return str(story.view(kind).environment["attributes"]["sm_count"])
+
+
+def best(story: Story, kernel: str, problem: str, *dataset: str) -> tuple[View, Row]:
+    """Return the best row of a kernel and the data that have it: a published dataset and element
+    type if these follow.
+    """
+    data = story.campaign(*dataset) if dataset else story.dataset(kernel, problem)
+    return data, measured(data.best_rows.get((kernel, problem)))
 
 
 def rate(story: Story, kernel: str, problem: str, *dataset: str) -> str:
-    """Return the throughput of a kernel, of a published dataset and element type if these
-    follow.
-    """
-    data = story.campaign(*dataset) if dataset else story.beside(kernel, problem)
-    row = story.best(kernel, problem, data) if data else None
-    return f"{number(data.rate(row['tflops']))} {data.unit}" if data and row else NOTHING
+    """Return the throughput of a kernel, as `best` takes it."""
+    data, row = best(story, kernel, problem, *dataset)
+    return f"{number(data.rate(row['tflops']))} {data.unit}"
 
 
 def share(story: Story, kernel: str, problem: str, *dataset: str) -> str:
-    """Return the ratio to the reference in percent, as `rate` does."""
-    data = story.campaign(*dataset) if dataset else story.beside(kernel, problem)
-    row = story.best(kernel, problem, data) if data else None
-    return share_text(data, story.over_machines(row, data)) if data and row else NOTHING
+    """Return the ratio to the reference in percent, as `best` takes it."""
+    data, row = best(story, kernel, problem, *dataset)
+    return share_text(data, story.over_machines(row, data))
 
 
 def gain(story: Story, kernel: str, problem: str) -> str:
     """Return the speedup over the rung that a rung builds on."""
-    row = story.gain(kernel, problem)
-    return gain_text(row) if row else NOTHING
+    return gain_text(measured(story.gain(kernel, problem)))
 
 
 def over(story: Story, kernel: str, other: str, problem: str) -> str:
     """Return the speedup over another kernel or baseline."""
-    row = story.over(kernel, other, problem)
-    return gain_text(row) if row else NOTHING
+    return gain_text(measured(story.dataset(kernel, problem).over(kernel, other, problem)))
 
 
 def mix(story: Story, kernel: str, problem: str) -> str:
@@ -102,11 +105,10 @@ def claim(story: Story, id: str) -> str:
     """Return a claim's sentence with its numbers."""
     if id not in {known.id for known in definitions.read(story.root)}:
         raise ValueError("no such claim in config/claims.yaml")
-    known = judge.read_published(story.root)
-    return next(
-        (entry["says"] for entry in known if entry["id"] == id and entry["value"] is not None),
-        NOTHING,
-    )
+    for entry in judge.read_published(story.root):
+        if entry["id"] == id and entry["value"] is not None:
+            return str(entry["says"])
+    raise Unmeasured
 
 
 def lock(story: Story, device: str) -> str:
@@ -115,28 +117,22 @@ def lock(story: Story, device: str) -> str:
     """
     index = published_index.read(story.root / PUBLISHED)
     groups = [entry for group, entry in index.items() if group.startswith(f"{device}/")]
-    runs, others = (
-        [run for it in groups for run in it["runs"]],
-        [own for it in groups for own in it.get("not_from_lock", {}).values()],
+    runs = sum(len(entry["runs"]) for entry in groups)
+    others = [own for entry in groups for own in entry.get("not_from_lock", {}).values()]
+    packages = sorted({f"`{package}`" for words in others for package in words.split(", ")})
+    return (
+        f"{len(others)} of {runs} published runs are known to have used other versions than the "
+        f"lock that `make` installs{': ' if packages else ''}{', '.join(packages)}"
     )
-    packages = ", ".join(
-        sorted({f"`{package}`" for words in others for package in words.split(", ")})
-    )
-    other = (
-        f"{len(others)} of {len(runs)} published runs are known to have used other versions "
-        "than the lock that `make` installs"
-    )
-    return f"{other}: {packages}" if others else other
 
 
 def minutes(story: Story, dataset: str, times: str) -> str:
     """Return the minutes of a run's measure jobs if all that the device executed took `times` as
     long, and the host no longer.
     """
-    if dataset not in story.folders:
-        return NOTHING
-    costs = Dataset.open(story.folders[dataset]).costs
-    return f"{(costs['wall_seconds'].sum() + (float(times) - 1) * costs['busy_seconds'].sum()) / 60:.0f}"
+    costs = story.opened(dataset).costs
+    longer = (float(times) - 1) * costs["busy_seconds"].sum()
+    return f"{(costs['wall_seconds'].sum() + longer) / 60:.0f}"
 
 
 CELLS: dict[str, Callable[..., str]] = {

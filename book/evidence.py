@@ -2,17 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from ladder.claims import definitions, report
-from ladder.claims.definitions import NEAR, NOTHING
+from ladder.claims.definitions import NEAR
 from ladder.claims.judge import CLAIMED, FAILED, REPRODUCED, UNSURE, claim_of, finding_of
 from ladder.core.verdicts import AGAIN
 
 from book import answers as study_answers
 from book.answers import TOPICS, Answer
-from book.data import Story
+from book.data import Story, Unmeasured
 from book.markdown import kernel_text, markdown_table, problem_text
 
 DETAILS = Path("docs/evidence.md")
@@ -23,10 +22,8 @@ def tried(story: Story, kernel: str) -> str:
     """Return a table of changes to a rung, from the study `tried`: each change's speedup over the
     rung without it.
     """
-    columns, tables = (
-        ["change", "problem", "times as fast", "95 %, within-run", "configuration"],
-        [],
-    )
+    columns = ["change", "problem", "times as fast", "95 %, within-run", "configuration"]
+    tables = []
     for answer in study_answers.of(story.root, "tried"):
         rows = [
             [
@@ -39,13 +36,15 @@ def tried(story: Story, kernel: str) -> str:
             for change in answer.measured["changes"]
             if change["kernel"] == kernel
         ]
+        head = (
+            f"Of {kernel_text(kernel)}, on `{answer.device}`, in the same rounds as what is "
+            f"changed{stale(story, answer, ' (', ')')}:"
+        )
         if rows:
-            head = (
-                f"Of {kernel_text(kernel)}, on `{answer.device}`, in the same rounds as what is "
-                f"changed{stale(story, answer, ' (', ')')}:"
-            )
             tables.append(f"{head}\n\n{markdown_table(columns, rows, words=(0, 1, -1))}")
-    return "\n\n".join(tables) or NOTHING.capitalize() + "."
+    if not tables:
+        raise Unmeasured
+    return "\n\n".join(tables)
 
 
 def answers(story: Story) -> str:
@@ -58,17 +57,12 @@ def answers(story: Story) -> str:
         for name in names:
             if committed := study_answers.of(story.root, name):
                 devices = "<br>".join(f"`{answer.device}`" for answer in committed)
-                rows.append(
-                    [
-                        committed[0].question,
-                        "<br>".join(_short(story, name)),
-                        devices,
-                        f"[`{name}`](#{name})",
-                    ]
+                short = "<br>".join(
+                    f"{answer.short}{stale(story, answer, ' (', ')')}" for answer in committed
                 )
-    return markdown_table(
-        ["question", "short answer", "measured on", "details"], rows, words=range(4)
-    )
+                rows.append([committed[0].question, short, devices, f"[`{name}`](#{name})"])
+    columns = ["question", "short answer", "measured on", "details"]
+    return markdown_table(columns, rows, words=range(4))
 
 
 def stale(story: Story, answer: Answer, before: str, after: str = "") -> str:
@@ -87,14 +81,6 @@ def stale(story: Story, answer: Answer, before: str, after: str = "") -> str:
         )
         reasons.append(f"{which} changed since")
     return f"{before}{'; '.join(reasons)}{after}" if reasons else ""
-
-
-def _short(story: Story, name: str) -> list[str]:
-    """Return the short answer on each device."""
-    return [
-        f"{answer.short}{stale(story, answer, ' (', ')')}"
-        for answer in study_answers.of(story.root, name)
-    ]
 
 
 def details(story: Story) -> str:
@@ -128,49 +114,33 @@ def claimed(story: Story) -> str:
     claims, rows = report.grouped(story.entries, claim_of), []
     for claim in definitions.read(story.root):
         entries = claims[claim.id]
-        entry = next(
-            (entry for entry in entries if entry["id"] == claim.id and entry["value"] is not None),
-            None,
-        )
-        says = entry["says"] if entry else claim.says
+        first = entries[0]
+        whole = first["id"] == claim.id and first["value"] is not None
+        says = first["says"] if whole else claim.says
         sentence, _, end = says.rstrip(".").partition(" (")
-        value, interval, predicted = end.rstrip(")") or "–", "–", "–"
-        if entry and claim.test == NEAR:
-            known = finding_of(entry)
-            value, interval = _exact(claim, [known.value]), _exact(claim, [known.low, known.high])
+        cells = [end.rstrip(")") or "–", "–", "–"]
+        if whole and claim.test == NEAR:
+            known = finding_of(first)
+            cells[:2] = _exact(claim, known.value), _exact(claim, known.low, known.high)
             if limit := known.prediction:
-                predicted = _exact(
-                    claim, [known.value * math.exp(-limit.half), known.value * math.exp(limit.half)]
-                )
+                factor = math.exp(limit.half)
+                cells[2] = _exact(claim, known.value / factor, known.value * factor)
         judged = Counter(entry["state"] for entry in entries)
-        items, judged[CLAIMED] = judged[CLAIMED], 0
-        states = (
-            " · ".join(f"{sign} {judged[state]}" for state, sign in SIGNS.items() if judged[state])
-            or "no later data"
+        states = " · ".join(
+            f"{sign} {judged[state]}" for state, sign in SIGNS.items() if judged[state]
         )
-        where = entries[0]["where"] if entries else claim.place
-        rows.append(
-            [
-                f"{sentence}.",
-                where,
-                value,
-                interval,
-                predicted,
-                f"{items} items: {states}" if items > 1 else states,
-            ]
-        )
-    return markdown_table(
-        ["claim", "where", "value", "95 % interval", "predicted range", "data judged by it"],
-        rows,
-        words=(0, 1, -1),
-    )
+        items = f"{judged[CLAIMED]} items: " if judged[CLAIMED] > 1 else ""
+        text = f"{items}{states or 'no later data'}"
+        rows.append([f"{sentence}.", first["where"], *cells, text])
+    columns = ["claim", "where", "value", "95 % interval", "predicted range", "data judged by it"]
+    return markdown_table(columns, rows, words=(0, 1, -1))
 
 
 SIGNS = {REPRODUCED: "✓", UNSURE: "≈", AGAIN: "↻", FAILED: "✗"}
 """The sign of each state in the table of claims."""
 
 
-def _exact(claim: definitions.Claim, values: Sequence[float]) -> str:
+def _exact(claim: definitions.Claim, *values: float) -> str:
     """Return numbers of a claim with four digits, in percent if its sentence has them in
     percent.
     """

@@ -4,14 +4,12 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from ladder.claims.definitions import NOTHING
 from ladder.core.stats import geometric_mean
 from ladder.core.types import OF_CUDA
 from ladder.core.verdicts import SAME, interval
 from ladder.figures.data import View, lettered
 from ladder.model.baselines import ALGORITHMS
 from ladder.model.problem import Problem
-from pandas import DataFrame
 
 from book.data import Row, Story
 from book.markdown import (
@@ -19,10 +17,10 @@ from book.markdown import (
     kernel_text,
     markdown_table,
     problem_text,
+    times_text,
     whence,
-    with_legend,
 )
-from book.past import TUNED, fastest_rungs
+from book.past import TUNED, fastest_rungs, reference_errors
 
 COLUMNS = [
     "problem",
@@ -46,14 +44,12 @@ def half(story: Story, name: str) -> str:
     parts = []
     for element_type in reversed(OF_CUDA):
         data = story.campaign(name, element_type)
-        if data is not None and len(data.best):
+        if not data.best.empty:
             parts.append(f"**{element_type}.** {_warm(data)}")
             sustained = story.campaign(name, element_type, "sustained")
-            if sustained is not None and len(sustained.best):
+            if not sustained.best.empty:
                 parts.append(_sustained_rates(sustained))
-    return (
-        "\n\n".join([f"{whence(data)}.", *parts]) if parts and data else f"{NOTHING.capitalize()}."
-    )
+    return "\n\n".join([f"{whence(data)}.", *parts])
 
 
 def held_out_of_16_bits(story: Story, name: str, element_type: str) -> str:
@@ -61,8 +57,7 @@ def held_out_of_16_bits(story: Story, name: str, element_type: str) -> str:
     and its fastest algorithm, by group.
     """
     data = story.campaign(name, element_type)
-    rows = [row for row in fastest_rungs(data) if row["problem"] not in TUNED] if data else []
-    return _by_group(data, rows) if data and rows else NOTHING
+    return _by_group(data, [row for row in fastest_rungs(data) if row["problem"] not in TUNED])
 
 
 def _by_group(data: View, rows: Sequence[Row]) -> str:
@@ -90,13 +85,12 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
         if group
     ]
     chosen, fastest = zip(*large, *small, *unaligned, strict=True)
-    ahead = [sum(it >= 1 for it in of) for of in (chosen, fastest)]
+    ahead, of_fastest = (sum(ratio >= 1 for ratio in ratios) for ratios in (chosen, fastest))
     return (
         f"compared with cuBLAS's choice and with the fastest of up to {ALGORITHMS} of its "
-        f"algorithms, the fastest {data.element_type} rungs "
-        f"are {'; '.join(means)} (geometric means). They are ahead on {ahead[0]} and {ahead[1]} of "
-        "all "
-        f"{len(rows)}, and {min(chosen):.2f} and {min(fastest):.2f} times as fast on the worst"
+        f"algorithms, the fastest {data.element_type} rungs are {'; '.join(means)} (geometric "
+        f"means). They are ahead on {ahead} and {of_fastest} of all {len(rows)}, and "
+        f"{min(chosen):.2f} and {min(fastest):.2f} times as fast on the worst"
     )
 
 
@@ -110,13 +104,9 @@ def _over(data: View, row: Row, baseline: str) -> float:
 
 def _warm(data: View) -> str:
     rows = fastest_rungs(data)
-    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")[
-        "frobenius_error"
-    ]
+    errors = reference_errors(data)
     lines = []
     for row in rows:
-        ratios = [_over(data, row, kernel) for kernel in ("cublas_fp32_sums", "cublaslt_best")]
-        others = [f"×{ratio:.3f}" if math.isfinite(ratio) else "–" for ratio in ratios]
         lines.append(
             [
                 problem_text(row["problem"]),
@@ -124,19 +114,16 @@ def _warm(data: View) -> str:
                 f"{row['tflops']:.0f}",
                 lettered(f"×{row['ratio']:.3f}", row),
                 interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]),
-                *others,
+                times_text(_over(data, row, "cublas_fp32_sums")),
+                times_text(_over(data, row, "cublaslt_best")),
                 f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
                 f"`{row['configuration']}`",
             ]
         )
-    ahead, behind = (
-        sum(row["ratio"] >= 1 for row in rows),
-        [problem_text(row["problem"]) for row in rows if row["ratio_high"] < 1],
-    )
-    ratios, listed = (
-        [float(row["ratio"]) for row in rows],
-        f" ({'; '.join(behind)})" if behind else "",
-    )
+    ahead = sum(row["ratio"] >= 1 for row in rows)
+    behind = [problem_text(row["problem"]) for row in rows if row["ratio_high"] < 1]
+    listed = f" ({'; '.join(behind)})" if behind else ""
+    ratios = [float(row["ratio"]) for row in rows]
     text = (
         f"Single launches are ahead of cuBLAS on {ahead} of these {len(rows)} problems, and with "
         "the whole interval behind on "
@@ -149,11 +136,11 @@ def _warm(data: View) -> str:
         text += f". {groups[0].upper()}{groups[1:]}."
     nulls = data.pairs[data.pairs["pair"] == "null"]
     called = nulls[nulls["verdict"] != SAME]
-    times = [
-        of.groupby("problem")["reference_us"].median()
-        for of in (_rounds_of(data, data.kernels), _rounds_of(data, [data.reference]))
-    ]
-    apart = 100 * (times[0] / times[1] - 1)
+    with_rungs, without = (
+        data.rounds[data.rounds["kernel"].isin(kernels)].groupby("problem")["reference_us"].median()
+        for kernels in (data.kernels, [data.reference])
+    )
+    apart = 100 * (with_rungs / without - 1)
     most = f", by at most {100 * abs(called['ratio'] - 1).max():.1f} %" if len(called) else ""
     text += (
         f"\n\ncuBLAS compared with itself in the same rounds is called different on {len(called)} "
@@ -162,11 +149,7 @@ def _warm(data: View) -> str:
         f"rungs, it takes {apart.min():+.1f} to "
         f"{apart.max():+.1f} % longer. The next two columns are ratios of the same rounds."
     )
-    return f"{text}\n\n{with_legend(markdown_table(COLUMNS, lines, words=(0, 1, -1)), *interval_notes(data)[1])}"
-
-
-def _rounds_of(data: View, kernels: Sequence[str]) -> DataFrame:
-    return data.rounds[data.rounds["kernel"].isin(kernels)]
+    return f"{text}\n\n{markdown_table(COLUMNS, lines, (0, 1, -1), interval_notes(data)[1])}"
 
 
 def _is_aligned(row: Row) -> bool:
@@ -177,17 +160,12 @@ def _is_aligned(row: Row) -> bool:
 
 def _sustained_rates(data: View) -> str:
     measured = set(data.best["problem"])
+    energy = data.best[data.best["kernel"] == data.reference].set_index("problem")["energy_j"]
     sentences = [
         f"at {problem_text(row['problem'])} {row['tflops']:.0f} TFLOP/s, ×{row['ratio']:.3f} of "
-        "cuBLAS "
-        f"({interval('.3f', row['ratio'], row['ratio_low'], row['ratio_high'])}), with "
-        f"×{_joules(data, row):.3f} of its energy, at "
+        f"cuBLAS ({interval('.3f', row['ratio'], row['ratio_low'], row['ratio_high'])}), with "
+        f"×{row['energy_j'] / energy[row['problem']]:.3f} of its energy, at "
         f"{row['sm_clock_mhz']:.0f} MHz"
         for row in fastest_rungs(data, [problem for problem in data.order if problem in measured])
     ]
     return f"Sustained, with clock and power settled: {'; '.join(sentences)}."
-
-
-def _joules(data: View, row: Row) -> float:
-    reference = data.best[data.best["kernel"] == data.reference].set_index("problem")["energy_j"]
-    return float(row["energy_j"]) / float(reference[row["problem"]])

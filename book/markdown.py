@@ -18,21 +18,32 @@ from book.data import Row
 
 
 def markdown_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    words: Sequence[int] = (0,),
+    notes: Sequence[str] = (),
 ) -> str:
-    """Return a Markdown table. The columns `words` hold text and are left-aligned; the others hold
-    numbers and are right-aligned.
+    """Return a Markdown table, with an explanation of its letters below, and more notes.
+
+    The columns `words` hold text and are left-aligned; the others hold numbers and are
+    right-aligned. A row may be shorter than the table.
     """
     if not rows:
         return NOTHING.capitalize() + "."
     places = [i % len(columns) for i in words]
-    lines = [columns, ["---" if i in places else "---:" for i in range(len(columns))], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def empty_row(name: str, columns: int) -> list[str]:
-    """Return a row that says that something was not measured."""
-    return [name, NOTHING, *["–"] * (columns - 2)]
+    lines = [columns, ["---" if i in places else "---:" for i in range(len(columns))]]
+    lines += [[*row, *["–"] * (len(columns) - len(row))] for row in rows]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    letters = set(" ".join(re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table)).split())
+    explained = [
+        f"{letter}: {mark}, {meaning}"
+        for mark, (letter, _, meaning) in MARKS.items()
+        if letter in letters
+    ]
+    explained += ["≈: not distinguishable"] if "≈ ×" in table else []
+    explained += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
+    explained += notes
+    return f"{table}\n\n{'; '.join(explained)}." if explained else table
 
 
 def number(value: float | None, sign: str = "") -> str:
@@ -68,24 +79,6 @@ def whence(data: View) -> str:
     )
 
 
-def with_legend(table: str, *more: str) -> str:
-    """Return the table with an explanation of its letters below, and more notes."""
-    letters = {
-        letter
-        for match in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table)
-        for letter in match.split()
-    }
-    explained = [
-        f"{letter}: {mark}, {meaning}"
-        for mark, (letter, _, meaning) in MARKS.items()
-        if letter in letters
-    ]
-    explained += ["≈: not distinguishable"] if "≈ ×" in table else []
-    explained += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
-    explained += more
-    return "\n\n".join([table, *(["; ".join(explained) + "."] if explained else [])])
-
-
 def interval_text(row: Row) -> str:
     """Return the interval of the ratio to the reference."""
     text = verdicts.interval(
@@ -94,11 +87,11 @@ def interval_text(row: Row) -> str:
     return text if text == verdicts.NOT_KNOWN else f"{text} %"
 
 
-def interval_notes(data: View | None, means: Sequence[Row] = ()) -> tuple[str, list[str]]:
+def interval_notes(data: View, means: Sequence[Row] = ()) -> tuple[str, list[str]]:
     """Return the heading of a column of intervals, and notes on the number of processes, and of
     machines if `means` are over these.
     """
-    if data is None or data.best.empty:
+    if data.best.empty:
         return "95 %", []
     # the rows may be of several datasets
     count = span([row["processes"] for row in means] or list(data.best["processes"]))
@@ -127,6 +120,11 @@ def share_text(data: View, row: Row) -> str:
         else UNCONFIRMED
     )
     return f"{'≈ ' if verdict == SAME and row['kernel'] != data.reference else ''}{percent(row['ratio'])}"
+
+
+def times_text(ratio: float) -> str:
+    """Return a speedup with three decimals, "–" for none."""
+    return f"×{ratio:.3f}" if math.isfinite(ratio) else "–"
 
 
 def problem_text(problem: str) -> str:

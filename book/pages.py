@@ -7,12 +7,13 @@ contradict the data.
 
 import re
 
+from ladder.claims.definitions import NOTHING
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.core.types import KINDS
 
 from book.cells import CELLS
-from book.data import Story
+from book.data import Story, Unmeasured
 from book.tables import TABLES
 
 LADDER = ROOT / "docs" / "ladder"
@@ -53,6 +54,8 @@ def fill(text: str, story: Story, document: str = "page") -> str:
             raise InputError(f"{document}: {form}: got {name}; expected {', '.join(makers)}")
         try:
             made = makers[name](story, *arguments)
+        except Unmeasured:
+            made = NOTHING if form == "cell" else f"{NOTHING.capitalize()}."
         except (TypeError, ValueError, KeyError, IndexError) as error:
             raise InputError(
                 f"{document}: {call}: {error}; kinds are {', '.join(KINDS)}"

@@ -5,20 +5,20 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from ladder.claims.definitions import NOTHING
+import pandas as pd
 from ladder.core.stats import geometric_mean
 from ladder.core.verdicts import interval
 from ladder.figures.data import View, lettered
 
 from book import answers
-from book.data import OF_16_BITS, Row, Story
+from book.data import Row, Story, Unmeasured
 from book.markdown import (
     interval_notes,
     kernel_text,
     markdown_table,
     problem_text,
+    times_text,
     whence,
-    with_legend,
 )
 
 ACCURATE = 1.05
@@ -40,6 +40,12 @@ TUNED = (
 """The problems that the rungs were tuned on. What holds in general, the other problems say."""
 
 
+def reference_errors(data: View) -> pd.Series:
+    """Return the error of the reference on each problem."""
+    reference = data.best[data.best["kernel"] == data.reference]
+    return reference.set_index("problem")["frobenius_error"]
+
+
 def fastest_rungs(data: View, problems: Sequence[str] = ()) -> list[Any]:
     """Return the row of `best` of the fastest rung on every problem, or on these, each in its
     fastest configuration.
@@ -47,9 +53,7 @@ def fastest_rungs(data: View, problems: Sequence[str] = ()) -> list[Any]:
     Rungs whose error is at most `ACCURATE` times cuBLAS's have precedence. There may be none:
     cuBLAS may split K into more and shorter sums.
     """
-    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")[
-        "frobenius_error"
-    ]
+    errors = reference_errors(data)
     rungs = data.best[data.best["kernel"].isin(data.kernels)]
     precise = rungs["frobenius_error"] <= ACCURATE * rungs["problem"].map(errors)
     by_merit = rungs.assign(precise=precise).sort_values(["precise", "ratio"])
@@ -60,7 +64,7 @@ def fastest_on(story: Story, kernel: str) -> tuple[list[str], int]:
     """Return on which problems that nothing was tuned on a 16-bit rung is the fastest, in bfloat16,
     and of how many.
     """
-    views = [view for name in OF_16_BITS if (view := story.campaign(name, "bfloat16"))]
+    views = story.of_16_bits()
     rows = [row for view in views for row in fastest_rungs(view) if row["problem"] not in TUNED]
     return [row["problem"] for row in rows if row["kernel"] == kernel], len(rows)
 
@@ -72,8 +76,6 @@ def past(story: Story, name: str) -> str:
     The problems that nothing was tuned on come first.
     """
     data = story.campaign(name)
-    if data is None:
-        return NOTHING.capitalize() + "."
     rule = (
         f"{whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
     )
@@ -90,9 +92,9 @@ def held_out(story: Story, name: str) -> str:
     on.
     """
     data = story.campaign(name)
-    rows = _chosen(data, False) if data else []
-    if data is None or not rows:
-        return NOTHING
+    rows = _chosen(data, False)
+    if not rows:
+        raise Unmeasured
     least = min(float(row["ratio"]) for row in rows)
     means = _means(data, rows, medians=False)
     return (
@@ -139,9 +141,7 @@ def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
 
     Tuned shapes have no mean: it says how well they were chosen.
     """
-    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")[
-        "frobenius_error"
-    ]
+    errors = reference_errors(data)
     aligned = {
         (place["problem"], place["rung"]): place["aligned"]["ratio"]
         for answer in answers.of(story.root, "placement")
@@ -150,16 +150,15 @@ def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
     }
     lines = []
     for row in rows:
-        at = aligned.get((row["problem"], f"{row['kernel']} {row['configuration']}"))
-        other = _of_best(data, row)
+        at = aligned.get((row["problem"], f"{row['kernel']} {row['configuration']}"), math.nan)
         lines.append(
             [
                 problem_text(row["problem"]),
                 kernel_text(row["kernel"]),
                 lettered(f"×{row['ratio']:.3f}", row),
                 interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]),
-                "–" if at is None else f"×{at:.3f}",
-                "–" if math.isnan(other) else f"×{other:.3f}",
+                times_text(at),
+                times_text(_of_best(data, row)),
                 f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
                 f"`{row['configuration']}`",
             ]
@@ -203,16 +202,14 @@ def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
         f"{tuned_on if tuned else not_tuned}.{timed} {ahead_of}; errors are at most ×{ACCURATE} "
         f"of cuBLAS's on {precise}:"
     )
-    return f"{text}\n\n{with_legend(markdown_table(columns, lines, words=(0, 1, -1)), *interval_notes(data)[1])}"
+    return f"{text}\n\n{markdown_table(columns, lines, (0, 1, -1), interval_notes(data)[1])}"
 
 
 def elsewhere(story: Story, name: str, other: str) -> str:
     """Return the problems on which the fastest rungs or their configurations differ between two
     published campaigns.
     """
-    both = [data for data in (story.campaign(campaign) for campaign in (name, other)) if data]
-    if len(both) < 2:
-        return NOTHING.capitalize() + "."
+    both = [story.campaign(campaign) for campaign in (name, other)]
     fastest = [{row["problem"]: row for row in fastest_rungs(data)} for data in both]
     problems, rows = [problem for problem in fastest[0] if problem in fastest[1]], []
     for problem in problems:
@@ -241,7 +238,7 @@ def elsewhere(story: Story, name: str, other: str) -> str:
         "configuration are the same."
     )
     return (
-        f"{text} On the others:\n\n{with_legend(markdown_table(columns, rows, words=(0, 1, 2)))}"
+        f"{text} On the others:\n\n{markdown_table(columns, rows, words=(0, 1, 2))}"
         if rows
         else text
     )

@@ -3,11 +3,12 @@ datasets.
 """
 
 import math
+from itertools import product
 from pathlib import Path
-from statistics import correlation, fmean, median
-from typing import Any
+from statistics import fmean
 
-from ladder.claims.definitions import NOTHING
+import numpy as np
+import pandas as pd
 from ladder.core.files import read_json
 from ladder.core.verdicts import MARGIN
 from ladder.figures.data import View, span
@@ -15,8 +16,8 @@ from ladder.storage import published_index
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import PUBLISHED, read_environment
 
-from book.data import Story
-from book.markdown import kernel_text, markdown_table, percent, problem_text, with_legend
+from book.data import Story, Unmeasured
+from book.markdown import kernel_text, markdown_table, percent, problem_text
 
 PEAKS = {
     "copy_tb_s": "copy, TB/s",
@@ -39,46 +40,28 @@ def limits(story: Story, device: str) -> str:
 
     Problems without any limit have no row.
     """
-    path = story.root / "results" / "published" / f"repeat-{device}.csv"
+    path = story.root / PUBLISHED / f"repeat-{device}.csv"
     if not path.exists():
-        return NOTHING.capitalize() + "."
-    limits_of = read_csv(path).astype({"problem": str})
-    limits_of = limits_of[(limits_of["element_type"] == "float32") & (limits_of["state"] == "warm")]
-    known = limits_of[limits_of[["repeat_limit", "reproduce_limit"]].notna().any(axis=1)]
+        raise Unmeasured
+    table = read_csv(path).astype({"problem": str})
+    table = table[(table["element_type"] == "float32") & (table["state"] == "warm")]
+    known = table[table[["repeat_limit", "reproduce_limit"]].notna().any(axis=1)]
+    limits_of = known.set_index(["problem", "tensor_cores", "other_baseline"])
     rows = []
-    for problem, of_problem in known.groupby("problem", sort=False):
+    for problem in dict.fromkeys(known["problem"]):
         cells = []
-        for group in LIMITED.values():
-            of_group = of_problem[
-                (of_problem[["tensor_cores", "other_baseline"]] == group).all(axis=1)
-            ]
-            row: dict[str, Any] = next(iter(of_group.to_dict("records")), {})
-            limits = [
-                math.expm1(row.get(f"{name}_limit", math.nan)) for name in ("repeat", "reproduce")
-            ]
-            cells += ["–" if math.isnan(limit) else percent(limit) for limit in limits]
-        rows.append([problem_text(str(problem)), *cells])
-    columns = [
-        "M × N × K",
-        *(f"{of}{what}" for of in LIMITED for what in ("one machine", "between")),
-    ]
-    counts = [f"{span(known['machines'])} machines"] if rows else []
-    counts += (
-        [f"on one machine from {span(pairs)} pairs of runs"]
-        if len(pairs := known.loc[known["repeat_pairs"] > 0, "repeat_pairs"])
-        else []
-    )
-    without = limits_of["problem"].nunique() - len(rows)
-    more = (
-        f" Of {without} other problems no limit is known: too few machines measured them."
-        if without
-        else ""
-    )
-    return (
-        f"From {', and '.join(counts)}.{more}\n\n{markdown_table(columns, rows)}"
-        if rows
-        else more.strip()
-    )
+        for group, name in product(LIMITED.values(), ("repeat_limit", "reproduce_limit")):
+            limit = limits_of[name].get((problem, *group), math.nan)
+            cells.append("–" if math.isnan(limit) else percent(math.expm1(limit)))
+        rows.append([problem_text(problem), *cells])
+    columns = [f"{group}{what}" for group in LIMITED for what in ("one machine", "between")]
+    text = f"From {span(known['machines'])} machines"
+    pairs = known.loc[known["repeat_pairs"] > 0, "repeat_pairs"]
+    if len(pairs):
+        text += f", and on one machine from {span(pairs)} pairs of runs"
+    if without := table["problem"].nunique() - len(rows):
+        text += f". Of {without} other problems no limit is known: too few machines measured them"
+    return f"{text}.\n\n{markdown_table(['M × N × K', *columns], rows)}"
 
 
 def machines(story: Story, device: str, *columns: str) -> str:
@@ -88,57 +71,43 @@ def machines(story: Story, device: str, *columns: str) -> str:
     or `ratio:KERNEL:PROBLEM`, its ratio to the reference. Both are the mean of the machine's runs,
     `warm`. The last row has the correlation with the copy bandwidth.
     """
-    runs = [run for run, _ in story.runs if run.environment["device"] == device]
-    names = list(dict.fromkeys(run.machine for run in runs))
-    cells = {
-        name: [f"`{name.removeprefix('GPU-')[:4]}`", str(sum(run.machine == name for run in runs))]
-        for name in names
-    }
-    last, copies, heads = (
-        ["correlation with the copy bandwidth", ""],
-        dict[str, float](),
-        ["GPU", "runs"],
+    runs = pd.DataFrame(
+        {"machine": run.machine, **run.environment["peaks"]}
+        for run in story.everything
+        if run.environment["device"] == device
     )
-    for key, head in PEAKS.items():
-        peaks = {
-            name: fmean(of_it)
-            for name in names
-            if (
-                of_it := [
-                    run.environment["peaks"][key]
-                    for run in runs
-                    if run.machine == name and key in run.environment["peaks"]
-                ]
-            )
-        }
-        copies = copies or peaks
-        heads, last = ([*heads, head], [*last, ""]) if peaks else (heads, last)
-        for name in names if peaks else ():
-            cells[name].append(f"{peaks[name]:#.4g}" if name in peaks else "–")
+    if runs.empty:
+        raise Unmeasured
+    peaks = [key for key in PEAKS if key in runs]
+    means = runs.groupby("machine", sort=False)[peaks].mean()
+    counts = runs["machine"].value_counts()
+    cells = {
+        "GPU": [f"`{name.removeprefix('GPU-')[:4]}`" for name in means.index],
+        "runs": [str(counts[name]) for name in means.index],
+    }
+    cells |= {PEAKS[key]: _texts(means[key], "{:#.4g}") for key in peaks}
+    last = ["correlation with the copy bandwidth", *[""] * (1 + len(peaks))]
     for column in columns:
         of, kernel, problem = column.split(":")
-        logs = _logs(story, device, kernel, problem, "median_us" if of == "time" else "ratio")
-        middle = median(logs.values()) if logs else 0.0
-        heads.append(
-            f"{kernel_text(kernel)} at {problem_text(problem)}, "
-            f"{'time' if of == 'time' else '× the reference'}"
-        )
-        for name in names:
-            value = logs.get(name, math.nan)
-            text = (
-                f"{100 * math.expm1(value - middle):+.2f} %"
-                if of == "time"
-                else f"{math.exp(value):.3f}"
-            )
-            cells[name].append(text if name in logs else "–")
-        both = [name for name in logs if name in copies]
-        apart = len(both) > 2 and len(set(logs.values())) > 1
-        last.append(
-            f"{correlation([copies[name] for name in both], [logs[name] for name in both]):+.2f}"
-            if apart
-            else "–"
-        )
-    return markdown_table(heads, [*cells.values(), last]) if names else markdown_table(heads, [])
+        head = f"{kernel_text(kernel)} at {problem_text(problem)}, "
+        logs = pd.Series(_logs(story, device, kernel, problem, COLUMNS[of])).reindex(means.index)
+        if of == "time":
+            longer = 100 * np.expm1(logs - logs.median())
+            cells[f"{head}time"] = _texts(longer, "{:+.2f} %")
+        else:
+            cells[f"{head}× the reference"] = _texts(np.exp(logs), "{:.3f}")
+        known = logs.count() > 2 and logs.nunique() > 1
+        last.append(f"{logs.corr(means['copy_tb_s']):+.2f}" if known else "–")
+    rows = [list(row) for row in zip(*cells.values(), strict=True)]
+    return markdown_table(list(cells), [*rows, last])
+
+
+COLUMNS = {"time": "median_us", "ratio": "ratio"}
+"""The columns of `best` that a table of machines can show."""
+
+
+def _texts(numbers: pd.Series, form: str) -> list[str]:
+    return ["–" if math.isnan(number) else form.format(number) for number in numbers]
 
 
 def _logs(story: Story, device: str, kernel: str, problem: str, column: str) -> dict[str, float]:
@@ -193,16 +162,7 @@ def datasets(story: Story) -> str:
                 index[group]["runs"][run],
             ]
         )
-    table = markdown_table(
-        ["device and campaign", "run", "kept as", "commit", "from the lock", "why"],
-        rows,
-        words=range(6),
-    )
-    return with_legend(
-        table,
-        *(
-            [f"Not from the lock: {', '.join(f'`{package}`' for package in sorted(others))}"]
-            if others
-            else []
-        ),
-    )
+    columns = ["device and campaign", "run", "kept as", "commit", "from the lock", "why"]
+    packages = ", ".join(f"`{package}`" for package in sorted(others))
+    notes = [f"Not from the lock: {packages}"] if others else []
+    return markdown_table(columns, rows, range(6), notes)

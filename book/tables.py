@@ -16,12 +16,11 @@ from ladder.model.baselines import is_baseline
 from ladder.model.kernel import COMPILERS
 
 from book import loops
-from book.data import Story
+from book.data import Story, Unmeasured
 from book.evidence import answers, claimed, details, tried
 from book.half import half
 from book.markdown import (
     blocks_text,
-    empty_row,
     gain_text,
     interval_notes,
     interval_text,
@@ -35,7 +34,6 @@ from book.markdown import (
     problem_text,
     rate_text,
     whence,
-    with_legend,
 )
 from book.past import ACCURATE, elsewhere, fastest_on, past
 from book.runs import alone, datasets, limits, machines
@@ -48,9 +46,7 @@ units of roundoff.
 
 def device(story: Story, kind: str) -> str:
     """Return a table of the measured device."""
-    if kind not in story.data:
-        return NOTHING.capitalize() + "."
-    data = story.data[kind]
+    data = story.view(kind)
     e = data.environment
     attributes, project = e["attributes"], e["project"]
     facts = {
@@ -74,22 +70,17 @@ def device(story: Story, kind: str) -> str:
 
 def _at(story: Story, kind: str, table: str) -> str:
     """Return a table at the ladder's problem, below a line that names the problem."""
-    data = story.data.get(kind)
-    return f"At {data.where()}:\n\n{table}" if data else table
-
-
-def _problem(story: Story, kind: str) -> str:
-    return story.data[kind].headline if kind in story.data else ""
+    return f"At {story.view(kind).where()}:\n\n{table}"
 
 
 def best(story: Story, kind: str) -> str:
     """Return the whole ladder at the problem of its figure."""
-    data, problem = story.data.get(kind), _problem(story, kind)
-    rows, means = [], []
-    for kernel in dict.fromkeys([*story.ladder(kind), *(data.baselines if data else [])]):
-        row = story.best(kernel, problem, data)
-        if row is None or data is None:
-            rows.append(empty_row(kernel_text(kernel), 8))
+    data, rows, means = story.view(kind), [], []
+    problem = data.headline
+    for kernel in dict.fromkeys([*story.ladder(kind), *data.baselines]):
+        row = data.best_rows.get((kernel, problem))
+        if row is None:
+            rows.append([kernel_text(kernel), NOTHING])
             continue
         base = None if is_baseline(kernel) else story.builds_on(kernel)
         gained = f"{gain_text(story.gain(kernel, problem))} ({base[:2]})" if base else "–"
@@ -106,23 +97,18 @@ def best(story: Story, kind: str) -> str:
                 f"`{row['configuration']}`",
             ]
         )
-    unit, reference = (
-        (data.unit, BASELINE_NAME.get(data.reference, data.reference))
-        if data
-        else ("rate", "the baseline")
-    )
     interval, processes = interval_notes(data, means)
     columns = [
         "rung",
         "time, µs",
-        unit,
+        data.unit,
         "over rung",
-        f"of {reference}",
+        f"of {data.nice(data.reference)}",
         interval,
         "of the peak",
         "best configuration",
     ]
-    return _at(story, kind, with_legend(markdown_table(columns, rows, words=(0, -1)), *processes))
+    return _at(story, kind, markdown_table(columns, rows, (0, -1), processes))
 
 
 def rung(story: Story, kernel: str, *problems: str) -> str:
@@ -139,9 +125,9 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
     ]
     for problem in dict.fromkeys(named):
         data = story.dataset(kernel, problem)
-        row = story.best(kernel, problem, data)
-        if row is None or data is None:
-            rows.append(empty_row(problem_text(problem), 6))
+        row = data.best_rows.get((kernel, problem))
+        if row is None:
+            rows.append([problem_text(problem), NOTHING])
             continue
         means.append(story.over_machines(row, data))
         rows.append(
@@ -154,24 +140,19 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
                 f"`{row['configuration']}`",
             ]
         )
-    unit, reference = (
-        (first.unit, BASELINE_NAME.get(first.reference, first.reference))
-        if first
-        else ("rate", "the baseline")
-    )
     interval, notes = interval_notes(first, means)
-    if first and first.element_type != "float32":
+    if first.element_type != "float32":
         notes.append(f"{first.element_type} on one {first.environment['name']}")
     over = f"over rung {base[:2]}" if (base := story.builds_on(kernel)) else "gain"
     columns = [
         "M × N × K",
-        unit,
+        first.unit,
         over,
-        f"of {reference} ({interval})",
+        f"of {first.nice(first.reference)} ({interval})",
         "blocks",
         "best configuration",
     ]
-    return with_legend(markdown_table(columns, rows, words=(0, -1)), *notes)
+    return markdown_table(columns, rows, (0, -1), notes)
 
 
 def mix(story: Story, problem: str, *kernels: str) -> str:
@@ -182,7 +163,7 @@ def mix(story: Story, problem: str, *kernels: str) -> str:
     for kernel in kernels:
         counts = loops.mix(story, kernel, problem)
         cells = [*map(number, counts.values()), loops.share(counts)] if counts else []
-        rows.append([kernel_text(kernel), *cells] if counts else empty_row(kernel_text(kernel), 6))
+        rows.append([kernel_text(kernel), *cells] if counts else [kernel_text(kernel), NOTHING])
     columns = ["main loop of", "FFMA", "LDS", "LDG", "other", "share of FFMA"]
     return markdown_table(columns, rows)
 
@@ -192,24 +173,21 @@ def counters(story: Story, *kernels: str) -> str:
     configurations on one GPU.
     """
     if story.counts is None:
-        return NOTHING.capitalize() + "."
+        raise Unmeasured
     (gpu, counts), rows = story.counts, []
-    for row in (
-        row for kernel in kernels for row in counts[counts["kernel"] == kernel].to_dict("records")
-    ):
-        conflicts = (
-            row["bank_conflicts"] / row["shared_wavefronts"] if row["shared_wavefronts"] else 0.0
-        )
-        rows.append(
-            [
-                kernel_text(row["kernel"]),
-                f"{row['issue_percent']:.0f} %",
-                f"{row['warps_percent']:.0f} %",
-                f"{row['l2_read_sectors'] * SECTOR_BYTES * 1e-9:.3g} GB",
-                f"{conflicts:.0%}".replace("%", " %"),
-                row["stalls"],
-            ]
-        )
+    for kernel in kernels:
+        for row in counts[counts["kernel"] == kernel].to_dict("records"):
+            conflicts = row["bank_conflicts"] / max(row["shared_wavefronts"], 1)
+            rows.append(
+                [
+                    kernel_text(kernel),
+                    f"{row['issue_percent']:.0f} %",
+                    f"{row['warps_percent']:.0f} %",
+                    f"{row['l2_read_sectors'] * SECTOR_BYTES * 1e-9:.3g} GB",
+                    f"{100 * conflicts:.0f} %",
+                    row["stalls"],
+                ]
+            )
     columns = [
         "counted in",
         "issue slots used",
@@ -219,10 +197,8 @@ def counters(story: Story, *kernels: str) -> str:
         "warps wait for",
     ]
     problem = problem_text(str(int(counts["m"].iloc[0])))
-    return with_legend(
-        markdown_table(columns, rows, words=(0, -1)),
-        f"Nsight Compute, one launch at {problem} on one {gpu}",
-    )
+    note = f"Nsight Compute, one launch at {problem} on one {gpu}"
+    return markdown_table(columns, rows, (0, -1), [note])
 
 
 def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
@@ -230,8 +206,6 @@ def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
     row.
     """
     data = story.dataset(kernel)
-    if data is None:
-        return NOTHING.capitalize() + "."
     chosen = data.summary[(data.summary["kernel"] == kernel) & (data.summary["problem"] == problem)]
     rates: dict[str, dict[int, str]] = {}
     for row in chosen[chosen["tflops"].notna()].to_dict("records"):
@@ -244,59 +218,52 @@ def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
         [f"`{label}`", *(row.get(value, "–") for value in values)] for label, row in rates.items()
     ]
     head = f"{data.unit} at {problem_text(problem)}, of the sweep: one process, within-run"
-    return with_legend(markdown_table([head, *(f"{parameter}={value}" for value in values)], rows))
+    return markdown_table([head, *(f"{parameter}={value}" for value in values)], rows)
 
 
 def methods(story: Story, kind: str) -> str:
     """Return method, global reads, time and what it lacks, for every rung: the table of the source
     "General Matrix Multiplication".
     """
-    rows = []
+    rows, data = [], story.view(kind)
     for name in story.ladder(kind):
-        kernel, row = story.kernels[name], story.best(name, _problem(story, kind))
+        kernel, row = story.kernels[name], story.best(name, data.headline)
         each, time = "–", NOTHING
         if row is not None:
             time = lettered(number(float(row["median_us"])), row)
             each = number(
-                evaluate(kernel.global_reads, names_of(kernel, row, story.data[kind]))
+                evaluate(kernel.global_reads, names_of(kernel, row, data))
                 / (row["m"] * row["n"] * row["k"])
             )
         rows.append(
             [kernel.title, f"`{kernel.global_reads.replace(' ', '')}`", each, time, lacks(kernel)]
         )
     columns = ["method", "global reads", "reads / MNK", "time, µs", "what it lacks"]
-    return _at(story, kind, with_legend(markdown_table(columns, rows, words=(0, 1, -1))))
+    return _at(story, kind, markdown_table(columns, rows, words=(0, 1, -1)))
 
 
 def gains(story: Story, kind: str) -> str:
     """Return the gains of every rung over the one that it builds on, on the problems that all have;
     unconfirmed ones get no verdict.
     """
-    data, rows = story.data.get(kind), []
-    common = data.common() if data else []
+    data, rows = story.view(kind), []
+    common = data.common()
     for kernel in filter(story.builds_on, story.ladder(kind)):
         gained = [row for problem in common if (row := story.gain(kernel, problem)) is not None]
         if not gained:
-            rows.append(empty_row(kernel_text(kernel), 7))
+            rows.append([kernel_text(kernel), NOTHING])
             continue
         verdicts = Counter(row["verdict"] for row in gained)
-        counts = [
-            "–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(gained)}"
-            for it in ("faster", SAME, "slower")
-        ]
+        counts = [f"{verdicts[it]} of {len(gained)}" for it in ("faster", SAME, "slower")]
         by_ratio = sorted(gained, key=lambda row: row["ratio"])
         ends = [
             f"{lettered(gain_text(row), row)} ({problem_text(row['problem'])})"
             for row in (by_ratio[0], by_ratio[-1])
         ]
-        rows.append(
-            [
-                kernel_text(kernel),
-                number(geometric_mean([row["ratio"] for row in gained]), "×"),
-                *counts,
-                *ends,
-            ]
-        )
+        mean = number(geometric_mean([row["ratio"] for row in gained]), "×")
+        if UNCONFIRMED in verdicts:
+            counts = ["–"] * 3
+        rows.append([kernel_text(kernel), mean, *counts, *ends])
     columns = [
         "rung",
         "gain, geometric mean",
@@ -306,7 +273,7 @@ def gains(story: Story, kind: str) -> str:
         "least",
         "most",
     ]
-    table = with_legend(markdown_table(columns, rows), *(alone(story.root, data) if data else []))
+    table = markdown_table(columns, rows, notes=alone(story.root, data))
     return (
         f"Over the {len(common)} problems that every rung has, "
         f"{', '.join(map(problem_text, common))}:\n\n{table}"
@@ -354,8 +321,6 @@ def errors(story: Story, name: str, kernel: str) -> str:
     many problems and configurations the errors are as small as the reference's.
     """
     data = story.campaign(name)
-    if data is None:
-        return NOTHING.capitalize() + "."
     references = data.best[data.best["kernel"] == data.reference]
     both, every = (
         _beside_reference(rows[rows["kernel"] == kernel], references)
@@ -385,16 +350,13 @@ def errors(story: Story, name: str, kernel: str) -> str:
         "most, at K",
     ]
     count = every["configuration"].nunique()
-    table = with_legend(markdown_table(columns, rows), *interval_notes(data)[1])
+    sizes = dict.fromkeys(f"{m} × {n}" for m, n in zip(both["m"], both["n"], strict=True))
+    table = markdown_table(columns, rows, notes=interval_notes(data)[1])
     return (
-        f"{whence(data)}, M × N = "
-        f"{', '.join(dict.fromkeys(f'{m} × {n}' for m, n in zip(both['m'], both['n'], strict=True)))}, "
-        "of the "
-        "configuration that is the fastest on each problem, in units of 2^-24, at that K from "
-        f"{both['k'].min()} to {both['k'].max()} where "
-        f"it is the worst beside SGEMM's.\n\n{table}\n\nAt most ×{ACCURATE} of SGEMM's, or "
-        f"{NEGLIGIBLE:g}, are {_within(both)}; of all "
-        f"{count} configurations {_within(every)}."
+        f"{whence(data)}, M × N = {', '.join(sizes)}, of the configuration that is the fastest on "
+        f"each problem, in units of 2^-24, at that K from {both['k'].min()} to {both['k'].max()} "
+        f"where it is the worst beside SGEMM's.\n\n{table}\n\nAt most ×{ACCURATE} of SGEMM's, or "
+        f"{NEGLIGIBLE:g}, are {_within(both)}; of all {count} configurations {_within(every)}."
     )
 
 
@@ -403,8 +365,6 @@ def compilers(story: Story, name: str) -> str:
     campaign.
     """
     data = story.campaign(name)
-    if data is None:
-        return NOTHING.capitalize() + "."
     from ladder.figures.compilers import compared
 
     both, rows = compared(data), []
@@ -434,16 +394,13 @@ def compilers(story: Story, name: str) -> str:
         *(f"{compiler}, a configuration" for compiler in COMPILERS),
     ]
     return (
-        f"{whence(data)}, of the sweep: one process, "
-        f"within-run:\n\n{with_legend(markdown_table(columns, rows))}"
+        f"{whence(data)}, of the sweep: one process, within-run:\n\n{markdown_table(columns, rows)}"
     )
 
 
 def rates(story: Story, kind: str) -> str:
     """Return the rates of every rung and baseline on every problem."""
-    data = story.data.get(kind)
-    if data is None:
-        return NOTHING.capitalize() + "."
+    data = story.view(kind)
     kernels = list(dict.fromkeys([*story.ladder(kind), *data.baselines]))
     short = [
         BASELINE_NAME[name].split(" (")[0] if is_baseline(name) else name.split("_")[0]
@@ -451,11 +408,11 @@ def rates(story: Story, kind: str) -> str:
     ]
     rows = []
     for problem in dict.fromkeys(data.best["problem"]):
-        bests = [story.best(kernel, problem, data) for kernel in kernels]
+        bests = [data.best_rows.get((kernel, problem)) for kernel in kernels]
         rows.append(
             [problem_text(problem), *(rate_text(data, row) if row else "–" for row in bests)]
         )
-    return with_legend(markdown_table([data.unit, *short], rows))
+    return markdown_table([data.unit, *short], rows)
 
 
 def languages(story: Story, name: str) -> str:
@@ -465,28 +422,18 @@ def languages(story: Story, name: str) -> str:
     parts = []
     for element_type in ("float32", *reversed(OF_CUDA)):
         data = story.campaign(name, element_type)
-        if data is None or not len(data.best):
+        if data.best.empty:
             continue
         rows = []
         for kernel in dict.fromkeys(data.summary["kernel"]):
             bests = [data.best_rows.get((kernel, problem)) for problem in data.order]
+            cells = [lettered(f"×{row['ratio']:.3f}", row) if row else "–" for row in bests]
             if kernel != data.reference and any(bests):
-                rows.append(
-                    [
-                        kernel_text(kernel),
-                        *(
-                            "–" if row is None else lettered(f"×{row['ratio']:.3f}", row)
-                            for row in bests
-                        ),
-                    ]
-                )
-        table = markdown_table(["kernel", *map(problem_text, data.order)], rows)
-        parts.append(
-            f"**{element_type}**, over "
-            f"{data.nice(data.reference)}:\n\n{with_legend(table, *interval_notes(data)[1])}"
-        )
-        origin = whence(data)
-    return "\n\n".join([f"{origin}.", *parts]) if parts else f"{NOTHING.capitalize()}."
+                rows.append([kernel_text(kernel), *cells])
+        columns = ["kernel", *map(problem_text, data.order)]
+        table = markdown_table(columns, rows, notes=interval_notes(data)[1])
+        parts.append(f"**{element_type}**, over {data.nice(data.reference)}:\n\n{table}")
+    return "\n\n".join([f"{whence(story.campaign(name))}.", *parts])
 
 
 TABLES: dict[str, Callable[..., str]] = {

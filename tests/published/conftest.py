@@ -4,7 +4,7 @@ Everything here recomputes committed files and compares them with what is commit
 `make check-published`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from ladder.analysis.dataset import Dataset
 from ladder.claims import judge
 from ladder.core.files import ROOT
+from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import discover
 from ladder.storage.dataset_layout import PUBLISHED
 from ladder.storage.published_index import featured, runs
@@ -35,25 +36,19 @@ def opened() -> Iterator[Callable[[Path], Dataset]]:
     A dataset has the models of all kernels, whoever opens it. Repeats, from which nothing is drawn,
     have none.
     """
-    kernels, read, shown = (
-        discover(ROOT).values(),
-        Dataset.open,
-        set(featured(ROOT / PUBLISHED).values()),
-    )
+    kernels, read = discover(ROOT).values(), Dataset.open
+    shown = set(featured(ROOT / PUBLISHED).values())
 
     @cache
     def open_once(folder: Path) -> Dataset:
         return read(folder, kernels if folder in shown else ())
 
+    def open_any(folder: Path, kernels: Iterable[Kernel] = ()) -> Dataset:
+        # of tests' own small checkouts, which they publish again, nothing is kept
+        return open_once(folder) if ROOT in folder.parents else read(folder, kernels)
+
     patch = pytest.MonkeyPatch()
-    # of tests' own small checkouts, which they publish again, nothing is kept
-    patch.setattr(
-        Dataset,
-        "open",
-        lambda folder, kernels=(): (
-            open_once(folder) if ROOT in folder.parents else read(folder, kernels)
-        ),
-    )
+    patch.setattr(Dataset, "open", open_any)
     yield open_once
     patch.undo()
 

@@ -48,13 +48,10 @@ def checkout(root):
 def publish(
     root,
     second_us=100.0,
-    state="warm",
     name="d/test",
     first=(200.0, 6.0),
     last=1.0,
     rungs=("01_first", "02_second"),
-    size=64,
-    element_type="float32",
 ):
     """A dataset of two kernels and the reference on one problem, each timed side by side in three
     processes.
@@ -64,9 +61,8 @@ def publish(
     folder = root / PUBLISHED / name / "1"
     (folder / "samples").mkdir(parents=True, exist_ok=True)
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
-    (folder / "resources.csv").write_text(
-        "kernel,slug,element_type,configuration,arch,status,sha256\n"
-    )
+    columns = "kernel,slug,element_type,configuration,arch,status,sha256"
+    (folder / "resources.csv").write_text(f"{columns}\n")
     jobs = {}
     times = {
         rungs[0]: ("BX=32", *first),
@@ -75,11 +71,11 @@ def publish(
     }
     base = (
         dict.fromkeys(samples.SCHEMA.names)
-        | vars(Problem(size, size, size, element_type=element_type))
+        | vars(Problem(64, 64, 64))
         | {
             "device": "d",
             "status": "correct",
-            "state": state,
+            "state": "warm",
             "reference": "cublas",
             "stop": "target",
             "reference_us": [50.0] * 3,
@@ -93,7 +89,7 @@ def publish(
             "samples_us": [us, us, us * last],
         }
         row |= {"frobenius_error": units * 2**-24, "component_error": units * 2**-23}
-        job = f"{'baselines' if kernel == 'cublas' else kernel}.{element_type}"
+        job = f"{'baselines' if kernel == 'cublas' else kernel}.float32"
         samples.write(folder / "samples" / f"{job}.parquet", [row], {"job": job, "fingerprint": {}})
         jobs[job] = hashlib.sha256((folder / "samples" / f"{job}.parquet").read_bytes()).hexdigest()
         for process in (1, 2, 3):
@@ -105,14 +101,6 @@ def publish(
         {"job": "confirmed", "jobs": jobs, "fingerprint": {}} | COST,
     )
     synthetic.index(root / PUBLISHED)
-
-
-def add(root, **given):
-    """Add a row like that of `02_second` to its sweep, and leave the confirmation out."""
-    path = root / RUN / "samples" / "02_second.float32.parquet"
-    rows, session = samples.read(path)
-    samples.write(path, [*rows, rows[0] | given], session)
-    (root / RUN / "confirmed.parquet").unlink()
 
 
 def answer(root, study, kernels=None, **measured):
