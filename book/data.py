@@ -190,9 +190,9 @@ class Story:
         """
         data, base = self.dataset(kernel, problem), self.builds_on(kernel)
         row = data.gain(kernel, base, problem) if base else None
-        if row is None:
+        if base is None or row is None:
             return None
-        both = [data.best_rows.get((name, problem)) for name in (kernel, base)]
+        both = (data.best_rows.get((name, problem)) for name in (kernel, base))
         marks = "; ".join(str(part["marks"]) for part in both if part)
         return {**row, "problem": problem, "marks": marks}
 

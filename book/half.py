@@ -20,7 +20,7 @@ from book.markdown import (
     times_text,
     whence,
 )
-from book.past import TUNED, fastest_rungs, reference_errors
+from book.past import TUNED, fastest_of, fastest_rungs, reference_errors
 
 COLUMNS = [
     "problem",
@@ -57,7 +57,7 @@ def held_out_of_16_bits(story: Story, name: str, element_type: str) -> str:
     and its fastest algorithm, by group.
     """
     data = story.campaign(name, element_type)
-    return _by_group(data, [row for row in fastest_rungs(data) if row["problem"] not in TUNED])
+    return _by_group(data, fastest_of(data, tuned=False))
 
 
 def _by_group(data: View, rows: Sequence[Row]) -> str:

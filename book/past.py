@@ -64,8 +64,7 @@ def fastest_on(story: Story, kernel: str) -> tuple[list[str], int]:
     """Return on which problems that nothing was tuned on a 16-bit rung is the fastest, in bfloat16,
     and of how many.
     """
-    views = story.of_16_bits()
-    rows = [row for view in views for row in fastest_rungs(view) if row["problem"] not in TUNED]
+    rows = [row for view in story.of_16_bits() for row in fastest_of(view, tuned=False)]
     return [row["problem"] for row in rows if row["kernel"] == kernel], len(rows)
 
 
@@ -79,11 +78,7 @@ def past(story: Story, name: str) -> str:
     rule = (
         f"{whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
     )
-    parts = [
-        _beside(story, data, rows, tuned)
-        for tuned in (False, True)
-        if (rows := _chosen(data, tuned))
-    ]
+    parts = [_beside(story, data, tuned) for tuned in (False, True) if fastest_of(data, tuned)]
     return "\n\n".join([rule, *parts])
 
 
@@ -92,7 +87,7 @@ def held_out(story: Story, name: str) -> str:
     on.
     """
     data = story.campaign(name)
-    rows = _chosen(data, False)
+    rows = fastest_of(data, tuned=False)
     if not rows:
         raise Unmeasured
     least = min(float(row["ratio"]) for row in rows)
@@ -103,7 +98,7 @@ def held_out(story: Story, name: str) -> str:
     )
 
 
-def _chosen(data: View, tuned: bool) -> list[Row]:
+def fastest_of(data: View, tuned: bool) -> list[Row]:
     """Return the fastest rungs on the problems that they were tuned on, or on the others."""
     return [row for row in fastest_rungs(data) if (row["problem"] in TUNED) is tuned]
 
@@ -119,29 +114,24 @@ def _means(data: View, rows: Sequence[Row], medians: bool = True) -> str:
     fastest algorithm.
     """
     ratios = [float(row["ratio"]) for row in rows]
-    least = [
-        min(ratio, own)
-        for ratio, own in zip(ratios, (_of_best(data, row) for row in rows), strict=True)
-        if not math.isnan(own)
-    ]
-
-    def describe(values: Sequence[float], whom: str) -> str:
-        return (
-            f"{geometric_mean(values):.3f} times as fast as {whom} (geometric "
-            f"mean{f'; median {median(values):.3f}' if medians else ''})"
-        )
-
-    return " and ".join(
-        [describe(ratios, "cuBLAS"), *([describe(least, "its fastest algorithm")] if least else [])]
-    )
+    of_best = [_of_best(data, row) for row in rows]
+    both = zip(ratios, of_best, strict=True)
+    least = [min(ratio, own) for ratio, own in both if not math.isnan(own)]
+    texts = []
+    for values, whom in ((ratios, "cuBLAS"), (least, "its fastest algorithm")):
+        if values:
+            middle = f"; median {median(values):.3f}" if medians else ""
+            mean = f"{geometric_mean(values):.3f} times as fast as {whom}"
+            texts.append(f"{mean} (geometric mean{middle})")
+    return " and ".join(texts)
 
 
-def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
+def _beside(story: Story, data: View, tuned: bool) -> str:
     """Return rows of `best` beside cuBLAS, and how many of them are ahead.
 
     Tuned shapes have no mean: it says how well they were chosen.
     """
-    errors = reference_errors(data)
+    rows, errors = fastest_of(data, tuned), reference_errors(data)
     aligned = {
         (place["problem"], place["rung"]): place["aligned"]["ratio"]
         for answer in answers.of(story.root, "placement")
@@ -216,29 +206,15 @@ def elsewhere(story: Story, name: str, other: str) -> str:
         pair = [of[problem] for of in fastest]
         if len({(row["kernel"], row["configuration"]) for row in pair}) > 1:
             cells = [
-                (
-                    kernel_text(row["kernel"]),
-                    lettered(f"×{row['ratio']:.3f}", row),
-                    row["configuration"],
-                )
+                f"{kernel_text(row['kernel'])} {lettered(times_text(row['ratio']), row)}<br>"
+                f"`{row['configuration']}`"
                 for row in pair
             ]
-            rows.append(
-                [
-                    problem_text(problem),
-                    *(
-                        f"{name} {ratio}<br>`{configuration}`"
-                        for name, ratio, configuration in cells
-                    ),
-                ]
-            )
+            rows.append([problem_text(problem), *cells])
     columns = ["problem", *(data.environment["name"] for data in both)]
     text = (
         f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its "
         "configuration are the same."
     )
-    return (
-        f"{text} On the others:\n\n{markdown_table(columns, rows, words=(0, 1, 2))}"
-        if rows
-        else text
-    )
+    table = markdown_table(columns, rows, words=(0, 1, 2))
+    return f"{text} On the others:\n\n{table}" if rows else text

@@ -118,11 +118,9 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
     `unseen` stands for those that nothing was tuned on where the rung, of 16 bits, is the fastest.
     """
     first, rows, means = story.dataset(kernel), [], []
-    named = [
-        it
-        for name in problems
-        for it in (fastest_on(story, kernel)[0] if name == "unseen" else [name])
-    ]
+    named: list[str] = []
+    for name in problems:
+        named += fastest_on(story, kernel)[0] if name == "unseen" else [name]
     for problem in dict.fromkeys(named):
         data = story.dataset(kernel, problem)
         row = data.best_rows.get((kernel, problem))
@@ -254,7 +252,7 @@ def gains(story: Story, kind: str) -> str:
             rows.append([kernel_text(kernel), NOTHING])
             continue
         verdicts = Counter(row["verdict"] for row in gained)
-        counts = [f"{verdicts[it]} of {len(gained)}" for it in ("faster", SAME, "slower")]
+        counts = [f"{verdicts[how]} of {len(gained)}" for how in ("faster", SAME, "slower")]
         by_ratio = sorted(gained, key=lambda row: row["ratio"])
         ends = [
             f"{lettered(gain_text(row), row)} ({problem_text(row['problem'])})"

@@ -2,23 +2,18 @@
 
     .venv/bin/python studies/agreement.py --other python3
 
-`--other` is an interpreter that has CuPy, PyTorch and Triton, which the lock does not have; it runs `studies/other_harness.py`. Ours times
+`--other` is an interpreter that has CuPy and PyTorch, which the lock does not have; it runs `studies/other_harness.py`. Ours times
 first and hands over cubins and launch shapes; the other allocates for itself and loads and times the same:
 
 - warm: launches back to back, in a graph here and there;
 - cold: the state that is published. Here after a flush, each launch of a graph on another copy of the operands; there a longer graph whose
-  launches take turns on copies that together exceed twice the L2;
-- cold_long: the same, ours with graphs as long as theirs, in which what a flush leaves in the L2 counts for nothing. For context;
-- cold_single: one launch after a flush of the L2, ours with `sample_us: 0`, theirs `triton.testing.do_bench`. Both hold the overhead of a
-  launch. For context: it decides nothing.
+  launches take turns on copies that together exceed twice the L2.
 
-Both call cuBLAS by the same function, with a workspace of the same size. What PyTorch makes of the same product, `torch.mm`, is timed
-for context too, beside our cuBLAS. Each side queues all on one stream: once a process has used two, it pays more between kernels, and
-cuBLAS takes two of them at 512, which depend on each other (slices of K, and their sum). The other harness measures what that does: it
-times the smallest size once more on a second stream. Operands begin where the allocator of each side has them. docs/evidence.md, `placement`,
-says what that moves.
+Both call cuBLAS by the same function, with a workspace of the same size. Each side queues all on one stream: once a process has used
+two, it pays more between kernels, and cuBLAS takes two of them at 512, which depend on each other (slices of K, and their sum). Operands
+begin where the allocator of each side has them. docs/evidence.md, `placement`, says what that moves.
 
-Exit status 1 if a median of the first two modes differs by more than 2 %, but for `torch.mm`.
+Exit status 1 if a median differs by more than 2 %.
 """
 
 import json
@@ -51,14 +46,7 @@ from ladder.model.problem import Problem
 WITHIN = 0.02
 SIZES = (512, 2048, 8192)
 RUNGS = ("cuda/03_shared_tile", "cuda/10_block_tile_128")
-MODES = {
-    "warm": ("warm", 500.0),
-    "cold": ("cold", 500.0),
-    "cold_long": ("cold", 20000.0),
-    "cold_single": ("cold", 0.0),
-}
-"""The state and `sample_us` of each mode of ours."""
-CONTEXT = "torch.mm"
+STATES = ("warm", "cold")
 QUESTION = "Do other harnesses measure the same times?"
 
 
@@ -115,54 +103,36 @@ def at_boundaries() -> Iterator[None]:
         yield
 
 
-def published_ratios(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the ratios of our times to theirs in the states that are published."""
-    return [row["ours"][mode] / row["theirs"][mode] for row in rows for mode in ("warm", "cold")]
+def furthest_ratio(rows: Sequence[Mapping[str, Any]], states: Sequence[str] = STATES) -> float:
+    """Return the ratio of our times to theirs that is furthest from 1."""
+    return furthest(row["ours"][state] / row["theirs"][state] for row in rows for state in states)
 
 
 def short(measured: Mapping[str, Any]) -> str:
-    """Return the largest difference to another harness in the same kind of launches."""
-    ratio = furthest(published_ratios(measured["rows"]))
-    return f"Within {100 * abs(ratio - 1):.1f} %, warm and cold"
+    """Return the largest difference to another harness."""
+    return f"Within {100 * abs(furthest_ratio(measured['rows']) - 1):.1f} %, warm and cold"
 
 
 def long(measured: Mapping[str, Any]) -> str:
-    """Return how far the medians differ in every mode."""
-    rows, context = measured["rows"], measured["context"]
-    before = {(row["size"], row["name"]): row["theirs"] for row in [*rows, *context]}
-
-    def apart(rows: list[Mapping[str, Any]], mode: str) -> str:
-        return percent(furthest(row["ours"][mode] / row["theirs"][mode] for row in rows))
-
-    second = [
-        row[mode] / before[row["size"], row["name"]][mode]
-        for row in measured["second_stream"]
-        for mode in ("warm", "cold")
-    ]
+    """Return how far the medians differ in either state."""
+    rows = measured["rows"]
     names = ", ".join(dict.fromkeys(row["name"] for row in rows))
     sizes = ", ".join(dict.fromkeys(str(row["size"]) for row in rows))
-    return (
-        f"{names} at {sizes}: `warm` differs by at most {apart(rows, 'warm')}, `cold` by "
-        f"{apart(rows, 'cold')}, "
-        f"and by {apart(rows, 'cold_long')} in graphs as long as theirs; single launches after a "
-        "flush differ by at "
-        f"most {apart(rows, 'cold_single')}; our cuBLAS and their `torch.mm` by "
-        f"{apart(context, 'warm')}, warm; in a "
-        f"process that uses a second stream their times differ by up to {percent(furthest(second))}"
-    )
+    warm, cold = (percent(furthest_ratio(rows, [state])) for state in STATES)
+    return f"{names} at {sizes}: `warm` differs by at most {warm}, `cold` by {cold}"
 
 
 def medians(bench: Bench, launch: Launch) -> dict[str, float]:
     """In microseconds, of a launch on the operands in use, timed beside itself."""
-    by_mode = {}
-    for mode, (state, sample_us) in MODES.items():
-        limits = Limits(min_samples=30, max_samples=60, sample_us=sample_us, race=False)
+    by_state = {}
+    for state in STATES:
+        limits = Limits(min_samples=30, max_samples=60, race=False)
         rounds = timing.Rounds(bench.device, {0: launch}, launch, state, limits, 0)
         series: dict[int, timing.Series] = {}
         while not rounds.done:
             series |= rounds.next()
-        by_mode[mode] = median(series[0].samples)
-    return by_mode
+        by_state[state] = median(series[0].samples)
+    return by_state
 
 
 def ours(bench: Bench, sizes: list[int]) -> list[dict[str, Any]]:
@@ -171,10 +141,7 @@ def ours(bench: Bench, sizes: list[int]) -> list[dict[str, Any]]:
     for size in sizes:
         with bench.on(problem := Problem(size, size, size)):
             cublas = bench.check(bench.device.baseline("cublas"))
-            launches: dict[str, tuple[Launch, dict[str, Any]]] = {
-                "cublas": (cublas, {"call": "cublasGemmEx"}),
-                CONTEXT: (cublas, {"call": CONTEXT}),
-            }
+            rows.append({"size": size, "name": "cublas", "how": {}, "ours": medians(bench, cublas)})
             for kernel in (discover(ROOT)[id] for id in RUNGS):
                 chosen = Configuration("float32", tuple(kernel.parameters.items()))
                 launch = bench.kernel(kernel, chosen)
@@ -185,11 +152,8 @@ def ours(bench: Bench, sizes: list[int]) -> list[dict[str, Any]]:
                     "block": shape.block,
                     "shared": shape.dynamic_shared,
                 }
-                launches[kernel.name] = launch, how
-            rows += [
-                {"size": size, "name": name, "how": how, "ours": medians(bench, launch)}
-                for name, (launch, how) in launches.items()
-            ]
+                times = medians(bench, launch)
+                rows.append({"size": size, "name": kernel.name, "how": how, "ours": times})
     return rows
 
 
@@ -197,7 +161,7 @@ def main() -> None:
     """Have both time, print and write."""
     parser = command_line(__doc__)
     parser.add_argument(
-        "--other", default="python3", help="an interpreter that has CuPy, PyTorch and Triton"
+        "--other", default="python3", help="an interpreter that has CuPy and PyTorch"
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     given = parser.parse_args()
@@ -220,13 +184,9 @@ def main() -> None:
         print(
             row["size"],
             row["name"],
-            *(f"{mode} {percent(row['ours'][mode] / times[mode])}" for mode in MODES),
+            *(f"{state} {percent(row['ours'][state] / times[state])}" for state in STATES),
         )
-    parts = {
-        "rows": [row for row in rows if row["name"] != CONTEXT],
-        "context": [row for row in rows if row["name"] == CONTEXT],
-    }
-    measured = {"within": WITHIN, **parts, "second_stream": other["second_stream"]}
+    measured = {"within": WITHIN, "rows": rows}
     software = {"our cublas": library, **other["software"]}
     answer.write(
         "agreement",
@@ -240,7 +200,7 @@ def main() -> None:
         binaries=bench.binaries,
         software=software,
     )
-    sys.exit(int(abs(furthest(published_ratios(parts["rows"])) - 1) > WITHIN))
+    sys.exit(int(abs(furthest_ratio(rows) - 1) > WITHIN))
 
 
 if __name__ == "__main__":

@@ -1,23 +1,20 @@
-"""The other harness of `studies/agreement.py`: times cubins and cuBLAS by CuPy, PyTorch and Triton. It imports nothing of ours.
+"""The other harness of `studies/agreement.py`: times cubins and cuBLAS by CuPy and PyTorch. It imports nothing of ours.
 
 python3 studies/other_harness.py ROWS.json      writes theirs.json beside it
 """
 
-import contextlib
 import ctypes
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import cupy
 import numpy as np
 import torch
-import triton
 from cupyx.profiler import benchmark
-from triton.testing import do_bench
 
 GRAPH_US = 20000.0
 """Launches of a graph take together about this long: beside it, what the host needs to launch the
@@ -127,9 +124,7 @@ def medians(row: dict[str, Any], blas: Cublas) -> dict[str, float]:
         arguments = *sizes, alpha, at_a, size, at_b, size, beta, at_c, size
 
         def call() -> None:
-            if function is None and how["call"] == "torch.mm":
-                torch.mm(a, b, out=c)
-            elif function is None:
+            if function is None:
                 blas.gemm(n, *(matrix.data_ptr() for matrix in (a, b, c)))
             else:
                 with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
@@ -151,48 +146,23 @@ def medians(row: dict[str, Any], blas: Cublas) -> dict[str, float]:
     torch.cuda.empty_cache()
     launches = max(1, math.ceil(GRAPH_US / row["ours"]["warm"]))
     turns = len(calls) * math.ceil(launches / len(calls))
-    cold = graph_us(calls, turns)
-    return {
-        "warm": graph_us(calls[:1], launches),
-        "cold": cold,
-        "cold_long": cold,
-        "cold_single": float(do_bench(calls[0], warmup=100, rep=300, return_mode="median")) * 1e3,
-    }
-
-
-@contextlib.contextmanager
-def only_stream() -> Iterator[None]:
-    """Have everything queued on a new stream: a process that uses two pays more between kernels,
-    and ours uses one.
-    """
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream), cupy.cuda.ExternalStream(stream.cuda_stream):
-        yield
+    return {"warm": graph_us(calls[:1], launches), "cold": graph_us(calls, turns)}
 
 
 def main(path: Path) -> None:
     """Time every row, and write."""
     torch.backends.cuda.matmul.allow_tf32 = False
-    given, blas, second = json.loads(path.read_text()), Cublas(), []
-    with only_stream():
-        rows = [medians(row, blas) for row in given]
-    with only_stream():  # the second of this process
-        smallest = min(row["size"] for row in given)
-        for row in given:
-            if row["size"] == smallest:
-                times = medians(row, blas)
-                modes = {mode: times[mode] for mode in ("warm", "cold")}
-                second.append({"size": row["size"], "name": row["name"], **modes})
+    blas, stream = Cublas(), torch.cuda.Stream()
+    # everything on a new stream: a process that uses two pays more between kernels
+    with torch.cuda.stream(stream), cupy.cuda.ExternalStream(stream.cuda_stream):
+        rows = [medians(row, blas) for row in json.loads(path.read_text())]
     software = {
         "cupy": cupy.__version__,
         "torch": torch.__version__,
-        "triton": triton.__version__,
         "torch's cuda": torch.version.cuda,
         "their cublas": ", ".join(cublas_versions()),
     }
-    path.with_name("theirs.json").write_text(
-        json.dumps({"software": software, "rows": rows, "second_stream": second})
-    )
+    path.with_name("theirs.json").write_text(json.dumps({"software": software, "rows": rows}))
 
 
 if __name__ == "__main__":

@@ -22,15 +22,6 @@ AROUND = 60
 """Seconds allowed for all that neither compiles nor measures: Snakemake, tables, figures."""
 
 
-def slowest_us(dataset):
-    """The time of the slowest configuration of each kernel on each problem."""
-    return (
-        dataset.summary[dataset.summary["state"] == "warm"]
-        .groupby(["kernel", "problem"])["median_us"]
-        .max()
-    )
-
-
 def spent(us, limits, fewest, most, seconds):
     """Microseconds that the samples of a candidate take at most."""
     sample = max(us, limits.sample_us)
@@ -39,7 +30,8 @@ def spent(us, limits, fewest, most, seconds):
 
 def estimate(campaign, dataset):
     """Seconds of the campaign by parts."""
-    costs, times = dataset.costs.set_index("job"), slowest_us(dataset)
+    costs, warm = dataset.costs.set_index("job"), dataset.summary.query("state == 'warm'")
+    times = warm.groupby(["kernel", "problem"])["median_us"].max()  # of the slowest configuration
     compiled = dataset.resources["seconds"].astype(float).groupby(dataset.resources["kernel"]).max()
     idle = costs["wall_seconds"] - costs["busy_seconds"]
     names = {id: kernel.name for id, kernel in campaign.kernels.items()} | {"": "cublas"}

@@ -74,7 +74,7 @@ def test_the_page_of_the_container_has_the_measured_sizes(published):
         f"{facts['packages']} packages",
         *(f"{s} s" for s in facts["build_seconds"]),
     ]
-    assert [it for it in (*expected, *map(str, inside.values())) if it not in page] == []
+    assert [text for text in (*expected, *map(str, inside.values())) if text not in page] == []
     assert (facts["files_that_differ"], facts["layers_that_differ"]) == ([], 0)
 
 

@@ -93,7 +93,7 @@ def publish(
         samples.write(folder / "samples" / f"{job}.parquet", [row], {"job": job, "fingerprint": {}})
         jobs[job] = hashlib.sha256((folder / "samples" / f"{job}.parquet").read_bytes()).hexdigest()
         for process in (1, 2, 3):
-            noisy = [it * (1 + process * 1e-6) for it in row["samples_us"]]
+            noisy = [us * (1 + process * 1e-6) for us in row["samples_us"]]
             rows.append(row | {"process": process, "role": "best", "samples_us": noisy})
     samples.write(
         folder / "confirmed.parquet",

@@ -45,7 +45,11 @@ def test_problems_are_of_every_kind():
     assert {problem.lda % 8 for problem in problems} == set(range(8))
     assert len({problem.ldb - problem.n for problem in problems}) == 20
     assert {problem.offset for problem in problems} == {0, 1, 4}
-    aligned = [it for it in problems if math.gcd(it.lda, it.ldb, it.ldc, it.offset, 8) == 8]
+    aligned = [
+        problem
+        for problem in problems
+        if math.gcd(problem.lda, problem.ldb, problem.ldc, problem.offset, 8) == 8
+    ]
     assert 0.45 < len(aligned) / len(problems) < 0.6
     assert {problem.m % 8 for problem in aligned} == set(range(8))
     scalars = {(problem.alpha, problem.beta) for problem in problems}

@@ -126,11 +126,11 @@ def say(claim: Claim, finding: Finding | None) -> str:
         return f"{100 * value:.4g} %" if match[2] else f"{value:.4g}"
 
     text = re.sub(r"\{(value|low|high)(%?)\}", number, claim.says)
-    *kernels, problem, state = (
-        claim.own(finding.key).get(name, "") for name in ("kernel", "other", "problem", "state")
-    )
-    about = f"{' over '.join(filter(None, kernels))} at {', '.join(filter(None, (problem, state)))}"
-    return f"{text.rstrip('.')}: {about}." if claim.own(finding.key) else text
+    own = claim.own(finding.key)
+    kernels = " over ".join(own[name] for name in ("kernel", "other") if name in own)
+    place = ", ".join(own[name] for name in ("problem", "state") if name in own)
+    about = f"{kernels} at {place}" if kernels else place
+    return f"{text.rstrip('.')}: {about}." if own else text
 
 
 def _entry(

@@ -113,6 +113,6 @@ def page(entries: Sequence[Entry]) -> str:
     gravest = sorted(entries, key=lambda entry: STATES.index(entry["state"]))
     own = list(filter(whose, gravest))
     others = [entry for entry in gravest if not whose(entry)]
-    template = Path(__file__).with_name("reproduced.html").read_text()
+    template = Path(__file__).with_suffix(".html").read_text()
     names = {"states": states, "interval": interval, "kinds": KINDS, "own": own, "others": others}
     return Environment(autoescape=True).from_string(template).render(names)
