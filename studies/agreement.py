@@ -127,7 +127,7 @@ def medians(bench: Bench, launch: Launch) -> dict[str, float]:
     by_state = {}
     for state in STATES:
         limits = Limits(min_samples=30, max_samples=60, race=False)
-        rounds = timing.Rounds(bench.device, {0: launch}, launch, state, limits, 0)
+        rounds = timing.Rounds(bench.device, [launch], launch, state, limits, 0)
         series: dict[int, timing.Series] = {}
         while not rounds.done:
             series |= rounds.next()

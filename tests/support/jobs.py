@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import simulated
 from inprocess import InProcess
-from ladder.measuring import confirmation, gauntlet, session, sweep
-from ladder.measuring.protocol import Answer, Load, Request, SetProblem, Time
+from ladder.measuring import confirmation, gauntlet, sweep
+from ladder.measuring.job import Job, Name
+from ladder.measuring.protocol import Answer, Request, SetProblem, Time
 from ladder.measuring.supervisor import Failure
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
@@ -70,7 +71,7 @@ class Jobs:
                 name, SWEEP.format(list(range(1, configurations + 1))) if configurations > 1 else ""
             )
             written(folder / "kernels" / "cuda" / f"{name}.cu", header)
-        monkeypatch.setattr(session, "ROOT", folder)
+        monkeypatch.setattr("ladder.measuring.job.ROOT", folder)
         problems = gauntlet.problems
         monkeypatch.setattr(gauntlet, "problems", lambda *given: problems(*given)[:GAUNTLET])
         ask = InProcess.ask
@@ -79,7 +80,6 @@ class Jobs:
             "ask",
             lambda child, request, timeout: self._ask(ask, child, request, timeout),
         )
-        self.names: dict[int, str] = {}
         self.m = 0
 
     def _ask(
@@ -90,12 +90,9 @@ class Jobs:
         who: tuple[str, ...] = ()
         match request:
             case SetProblem(problem):
-                self.m, self.names = problem.m, {}
-            case Load(index, candidate):
-                self.names[index] = _name(candidate)
-                who = (self.names[index],)
-            case Time(indices):
-                who = tuple(self.names[index] for index in indices)
+                self.m = problem.m
+            case Time(candidates):
+                who = tuple(map(_name, candidates))
             case _ if hasattr(request, "candidate"):
                 who = (_name(request.candidate),)
         self.asked.append(Asked(self.workers.index(child) + 1, self.m, who, request))
@@ -121,7 +118,7 @@ class Jobs:
             discover(self.folder),
         )
 
-    def binaries(self) -> dict[session.Name, dict[str, str]]:
+    def binaries(self) -> dict[Name, dict[str, str]]:
         """Write the binaries, and return their rows of `resources.csv`."""
         rows = {}
         for name, body in self.does.items():
@@ -144,11 +141,11 @@ class Jobs:
             }
         return rows
 
-    def job(self, name: str, **changes: Any) -> session.Job:
+    def job(self, name: str, **changes: Any) -> Job:
         """Return a measure job."""
         self.asked, self.workers = [], []
         plan = self.plan(changes).plan("cuda", name)
-        return session.Job(
+        return Job(
             "d",
             "cuda",
             plan,

@@ -19,7 +19,8 @@ from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.clock import Clock, Readable
 from ladder.core.stats import median_interval
 from ladder.devices.detect import DetectedDevice
-from ladder.measuring import session, sweep
+from ladder.measuring import sweep
+from ladder.measuring.job import Job
 from ladder.measuring.probe import probe
 from ladder.measuring.supervisor import Child
 from ladder.model.baselines import BASELINES
@@ -179,7 +180,7 @@ def run(
     """Measure all kernels of a device's kind on all problems, as a campaign's measure jobs do;
     returns rows by kernel and problem.
 
-    `session.ROOT` must be `folder`. Those that are launched alike share a job: candidates differ in
+    `job.ROOT` must be `folder`. Those that are launched alike share a job: candidates differ in
     a parameter F that none of them looks at.
     """
     mine = [kernel for kernel in assemble(folder).values() if kernel.kind == device.kind]
@@ -211,7 +212,7 @@ def run(
                 LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)
             ),
         }
-        job = session.Job(device.slug, device.kind, plan, rows, support, {}, "code", environment)
+        job = Job(device.slug, device.kind, plan, rows, support, {}, "code", environment)
         sweep.run(job, folder / f"{number}.journal", folder / f"{number}.parquet", [uuid])
         names = {problem: name for name, problem in PROBLEMS.items()}
         for row in read(folder / f"{number}.parquet")[0]:

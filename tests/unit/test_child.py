@@ -19,9 +19,11 @@ from ladder.core import clock, errors, surroundings
 from ladder.core.errors import InputError
 from ladder.devices import blas, cpu
 from ladder.measuring import supervisor
-from ladder.measuring.protocol import Alive, Check, Done, encode
+from ladder.measuring.protocol import Alive, Candidate, Check, Done, encode
 from ladder.measuring.supervisor import Child, Failure
 from planted import written
+
+CHECK = Check(Candidate("unknown"))
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def test_a_worker_is_told_by_its_last_words_alone(start):
     child.errors.flush()
     child.process.kill()
     with pytest.raises(Failure) as failure:
-        list(child.ask(Check(0), 60))
+        list(child.ask(CHECK, 60))
     assert failure.value.reason == r"the child process was killed by signal 9: \x1b[31mred\x07"
     assert failure.value.killed
 
@@ -95,7 +97,7 @@ def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent
     child.process = subprocess.Popen(["sleep", "60"])
     os.write(other_end.fileno(), sent)
     with pytest.raises(Failure, match="something wrote to the pipe") as failure:
-        list(child.ask(Check(0), 60))
+        list(child.ask(CHECK, 60))
     assert (failure.value.status, failure.value.alive, failure.value.killed) == (
         "launch_error",
         False,
@@ -117,7 +119,7 @@ def silent(virtual_clock):
 
 def test_a_child_that_does_not_answer_in_time_is_killed(silent, virtual_clock):
     with pytest.raises(Failure, match="no answer within 10 s") as failure:
-        list(silent[0].ask(Check(0), 10))
+        list(silent[0].ask(CHECK, 10))
     assert (failure.value.status, failure.value.alive) == ("timeout", False)
     assert virtual_clock.now() == 1010
     assert silent[0].process.returncode == -9
@@ -127,7 +129,7 @@ def test_each_answer_has_that_time(silent, virtual_clock):
     child, other_end = silent
     for seconds, answer in ((9.9, Alive()), (19.8, Done(5.0))):
         virtual_clock.after(seconds, partial(other_end.send_bytes, encode(answer)))
-    assert list(child.ask(Check(0), 10)) == [Alive()]
+    assert list(child.ask(CHECK, 10)) == [Alive()]
     assert (child.busy_us, virtual_clock.now()) == (5.0, pytest.approx(1019.8))
 
 
@@ -138,11 +140,11 @@ def test_time_in_which_the_machine_stood_still_does_not_count(silent, virtual_cl
     child, other_end = silent
     virtual_clock.after(3, partial(virtual_clock.stand_still, 1000))
     virtual_clock.after(9, partial(other_end.send_bytes, encode(Done(5.0))))
-    assert list(child.ask(Check(0), 10)) == []
+    assert list(child.ask(CHECK, 10)) == []
     virtual_clock.after(3, partial(virtual_clock.stand_still, 1000))
     start = virtual_clock.now()
     with pytest.raises(Failure, match="no answer within 10 s"):
-        list(child.ask(Check(0), 10))
+        list(child.ask(CHECK, 10))
     assert 1008 < virtual_clock.now() - start < 1012  # and what hangs is found all the same
 
 
@@ -155,7 +157,7 @@ def test_a_worker_that_somebody_stopped_is_tried_again(silent, monkeypatch, sent
     os.kill(child.process.pid, signal.SIGSTOP)
     os.waitpid(child.process.pid, os.WUNTRACED)
     with pytest.raises(Failure, match="it had been stopped by a signal") as failure:
-        list(child.ask(Check(0), 10))
+        list(child.ask(CHECK, 10))
     assert (failure.value.status, failure.value.alive, failure.value.killed) == (
         status,
         False,
@@ -176,7 +178,7 @@ def test_a_worker_that_was_killed_for_want_of_memory_is_told_apart(
     child.errors = tempfile.TemporaryFile()
     child.process.send_signal(number)
     with pytest.raises(Failure) as failure:
-        list(child.ask(Check(0), 10))
+        list(child.ask(CHECK, 10))
     assert (failure.value.killed, failure.value.starved) == (True, starved)
     assert failure.value.during("on M=1").starved == starved
 
@@ -301,14 +303,14 @@ def test_the_last_words_of_a_worker_are_words(start):
     dashes.
     """
     child = start()
-    with pytest.raises(Failure, match=r"ended with exit code 1: KeyError: 7$"):
-        list(child.ask(Check(7), 60))
+    with pytest.raises(Failure, match=r"ended with exit code 1: KeyError: Candidate.*"):
+        list(child.ask(CHECK, 60))
     child = start()
     child.errors.write(b"RuntimeError: the reason\n  ----------\n\n")
     child.errors.flush()
     child.process.kill()
     with pytest.raises(Failure, match=r"by signal 9: RuntimeError: the reason$"):
-        list(child.ask(Check(0), 60))
+        list(child.ask(CHECK, 60))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from jobs import Jobs
 from ladder.core.errors import InputError
 from ladder.measuring import confirmation
-from ladder.measuring.protocol import Load, SetProblem, Time
+from ladder.measuring.protocol import Candidate, Load, SetProblem, Time
 from ladder.measuring.supervisor import Failure
 from ladder.model.problem import Problem
 from ladder.storage import samples as records
@@ -32,8 +32,20 @@ def row(kernel, configuration, us, problem=SMALL, **given):
     )
 
 
+def chosen_of(rows, within, most, sha256):
+    """The finalists of rows of the sweep, given the digests of binaries by kernel, element type and
+    configuration.
+    """
+
+    def candidate(name, element_type, configuration, precision):
+        digest = sha256.get((name, element_type, configuration), "")
+        return Candidate(name, configuration, sha256=digest, precision=precision)
+
+    return confirmation.finalists(rows, within, most, candidate)
+
+
 def roles(chosen):
-    return [(finalist.kernel, finalist.configuration, finalist.role) for finalist in chosen]
+    return [(each.candidate.name, each.candidate.configuration, each.role) for each in chosen]
 
 
 def test_finalists_are_the_best_of_each_kernel_and_those_near_it():
@@ -50,7 +62,7 @@ def test_finalists_are_the_best_of_each_kernel_and_those_near_it():
         row("a", "slow", 0.5, state="cold"),
     ]
     rows += [row("a", "slow", 1.0, problem=LARGE)]
-    chosen = confirmation.finalists(rows, 0.02, 3, {})
+    chosen = chosen_of(rows, 0.02, 3, {})
     assert list(chosen) == [SMALL, LARGE]
     assert roles(chosen[SMALL]) == [
         ("a", "best", "best"),
@@ -60,11 +72,11 @@ def test_finalists_are_the_best_of_each_kernel_and_those_near_it():
     ]
     assert roles(chosen[LARGE]) == [("a", "slow", "best")]
     assert chosen[SMALL][1].us == 1.015
-    assert roles(confirmation.finalists(rows, 0.02, 1, {})[SMALL])[:2] == [
+    assert roles(chosen_of(rows, 0.02, 1, {})[SMALL])[:2] == [
         ("a", "best", "best"),
         ("b", "-", "best"),
     ]
-    assert len(confirmation.finalists(rows, 0.5, 9, {})[SMALL]) == 5
+    assert len(chosen_of(rows, 0.5, 9, {})[SMALL]) == 5
 
 
 def test_another_kernels_configuration_with_the_same_binary_is_a_control():
@@ -81,12 +93,12 @@ def test_another_kernels_configuration_with_the_same_binary_is_a_control():
         (kernel, "float32", label): "s" for kernel, label in same
     }
     best = [("a", "x", "best"), ("b", "z", "best"), ("c", "x", "best")]
-    assert roles(confirmation.finalists(rows, 0.02, 3, sha256)[SMALL]) == [
+    assert roles(chosen_of(rows, 0.02, 3, sha256)[SMALL]) == [
         *best,
         ("b", "x", "control"),
         ("c", "slow", "control"),
     ]
-    assert roles(confirmation.finalists(rows, 0.02, 3, {})[SMALL]) == best
+    assert roles(chosen_of(rows, 0.02, 3, {})[SMALL]) == best
 
 
 @pytest.fixture

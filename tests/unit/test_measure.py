@@ -51,7 +51,7 @@ def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(jobs):
     assert [(problem.m, problem.distribution) for problem in problems] == [
         (m, distribution) for m in (24, 40) for distribution in ("exact", "uniform")
     ]
-    assert [asked.request.index for asked in jobs.of(Check)] == [0, 1, 2] * 2
+    assert who(jobs, Check) == [(name,) for name in THREE] * 2
     timings = jobs.of(Time)
     assert [(asked.who, asked.request.state) for asked in timings] == [(THREE, "warm")] * 2
     # nothing is timed before it

@@ -10,7 +10,7 @@ import simulated
 from inprocess import InProcess
 from jobs import Jobs
 from ladder.devices.lock import WAIT_SECONDS, exclusive
-from ladder.measuring import confirmation, probe, session, sweep
+from ladder.measuring import job, probe, sweep
 from ladder.measuring.protocol import Time
 from ladder.storage import samples as records
 from ladder.storage.journal import Journal, _parse
@@ -49,8 +49,7 @@ class Machine(Jobs):
         monkeypatch.setattr(Journal, "append", write)
         monkeypatch.setattr(sweep, "GROUP", GROUP)
         self.project = {"commit": "c", "dirty": True}
-        for module in (session, sweep, confirmation):
-            monkeypatch.setattr(module, "project_state", lambda: self.project)
+        monkeypatch.setattr(job, "project_state", lambda: self.project)
 
     def timed(self):
         """How many measurements the last run has begun."""

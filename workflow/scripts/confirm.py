@@ -7,7 +7,7 @@ from ladder.core.files import read_json
 from ladder.devices.detect import here
 from ladder.devices.lock import uuids
 from ladder.measuring.confirmation import ConfirmationJob, run
-from ladder.measuring.session import read_binaries
+from ladder.measuring.job import read_binaries
 from ladder.pipeline import code_digest
 from ladder.pipeline.job_log import job
 from ladder.storage.dataset_layout import read_environment

@@ -6,7 +6,7 @@ from ladder.compiling.provenance import check_alike, fingerprint
 from ladder.core.files import read_json
 from ladder.devices.detect import here
 from ladder.devices.lock import uuids
-from ladder.measuring.session import Job, read_binaries
+from ladder.measuring.job import Job, read_binaries
 from ladder.measuring.sweep import run
 from ladder.pipeline import code_digest
 from ladder.pipeline.job_log import job

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ladder.core.types import Status
 from ladder.model.campaign import Limits
@@ -67,11 +67,8 @@ class RunGauntlet:
 
 @dataclass(frozen=True)
 class Load:
-    """Make the launch of a candidate on the present problem; later requests name it by its
-    index.
-    """
+    """Make the launch of a candidate on the present problem, for later requests."""
 
-    index: int
     candidate: Candidate
 
 
@@ -79,7 +76,7 @@ class Load:
 class Check:
     """Launch a loaded candidate once and compare every element. Answer: `Judged`."""
 
-    index: int
+    candidate: Candidate
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class Time:
     below it leave the race.
     """
 
-    indices: Sequence[int]
+    candidates: Sequence[Candidate]
     state: str
     limits: Limits
     seed: int
@@ -194,16 +191,11 @@ class Diagnosed:
 
 @dataclass(frozen=True)
 class Sampled:
-    """The samples of a candidate, as in `timing.Series`, and the fields of the `verify.Verdict` on
-    them.
-    """
+    """The fields of a candidate's `timing.Series`, and of the `verify.Verdict` on them."""
 
     index: int
-    samples: Sequence[float]
-    reference: Sequence[float]
-    readings: Sequence[Mapping[str, Any]]
-    repeats: int
-    stop: str
+    """The place of the candidate in the request."""
+    series: Mapping[str, Any]
     other_processes: int | None
     verdict: Mapping[str, Any]
 
@@ -211,21 +203,7 @@ class Sampled:
 Answer = (
     Done | Declined | Unusable | Opened | Probed | Alive | Trying | Judged | Diagnosed | Sampled
 )
-ANSWERS = {
-    kind.__name__: kind
-    for kind in (
-        Done,
-        Declined,
-        Unusable,
-        Opened,
-        Probed,
-        Alive,
-        Trying,
-        Judged,
-        Diagnosed,
-        Sampled,
-    )
-}
+ANSWERS = {kind.__name__: kind for kind in get_args(Answer)}
 
 
 def encode(answer: Answer) -> bytes:

@@ -5,41 +5,34 @@ The sweep, the confirmation and `ladder try` measure through sessions. Each deci
 do about a candidate that fails.
 """
 
-import csv
 import hashlib
 import os
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial, reduce, wraps
+from functools import partial, reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import psutil
 
-from ladder.compiling.provenance import check_alike, project_state
+from ladder.compiling.provenance import check_alike
 from ladder.core import clock
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT, digest
 from ladder.core.stats import median_interval
 from ladder.core.surroundings import remarks
 from ladder.devices.operands import exactly
 from ladder.measuring import protocol
 from ladder.measuring.protocol import Answer, Candidate, Diagnosed, Judged, Request, Sampled, Trying
 from ladder.measuring.supervisor import NO_FAULT, START_SECONDS, Child, Failure
-from ladder.model.baselines import BASELINES, is_baseline
+from ladder.model.baselines import BASELINES
 from ladder.model.campaign import Limits
 from ladder.model.hardware_limits import least_us
-from ladder.model.kernel_file import path_of
 from ladder.model.problem import Problem
 from ladder.storage.samples import READINGS
 
-P = ParamSpec("P")
 T = TypeVar("T")
-Name = tuple[str, str, str]
-"""A kernel, an element type and the label of a configuration."""
 
 SOFTWARE = ("library", "libraries", "preloaded", "from_ld_library_path")
 """The attributes of `environment.json` that are not a device's own."""
@@ -51,124 +44,9 @@ second.
 """
 
 
-@dataclass
-class Job:
-    """The input of a job that measures, whether it sweeps or confirms."""
-
-    device: str
-    kind: str
-    plan: Mapping[str, Any]
-    """The result of `Campaign.plan` or `Campaign.confirmation`."""
-    binaries: Mapping[Name, Mapping[str, Any]]
-    """As `read_binaries` returns them."""
-    support: Path
-    """The file of the pipeline's own device code."""
-    fingerprint: Mapping[str, Any]
-    code: str
-    """Digest of the package's modules that measure."""
-    environment: Mapping[str, Any]
-    """`environment.json`, with the limits of the device."""
-
-    @property
-    def described(self) -> str:
-        """The digest of `environment.json`, which describes what the samples are measured with and
-        belongs to them.
-        """
-        return digest(self.environment)
-
-    def binary(self, name: str, element_type: str, configuration: str) -> Mapping[str, Any]:
-        """Return the row of a binary; empty for a baseline, and if the binary was not compiled."""
-        return self.binaries.get((name, element_type, configuration), {})
-
-    def candidate(
-        self, name: str, element_type: str, configuration: str, precision: str
-    ) -> Candidate:
-        """Return a kernel in one configuration, or a baseline, as the worker launches it."""
-        if is_baseline(name):
-            return Candidate(name, configuration, precision=precision)
-        row = self.binary(name, element_type, configuration)
-        path = path_of(ROOT, self.kind, name)
-        return Candidate(
-            name, configuration, str(path), row.get("binary", ""), row.get("sha256", ""), precision
-        )
-
-    def open(self, uuid: str, lock: int) -> "Session":
-        """Return a session with the GPU, or the CPU, whose lock is held."""
-        return Session(
-            self.kind,
-            uuid,
-            self.support,
-            self.environment,
-            self.plan["limits"]["timeout_seconds"],
-            lock,
-        )
-
-    def row(
-        self,
-        uuid: str,
-        candidate: Candidate,
-        problem: Problem,
-        state: str,
-        columns: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """Return a measurement as a row of samples: what was measured, when and where, and the
-        columns of its outcome.
-        """
-        return {
-            "device": self.device,
-            "kernel": candidate.name,
-            "configuration": candidate.configuration,
-            "precision": candidate.precision or None,
-            **vars(problem),
-            "state": state,
-            "reference": self.plan["reference"],
-            "uuid": uuid,
-            "time": now(),
-            **columns,
-        }
-
-
-def made_by(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the commit that made the last of a journal's records, and whether a checkout with
-    changes made any of them.
-    """
-    states = [record["project"] for record in records]
-    dirty = [state["dirty"] for state in states]
-    return (
-        {"commit": states[-1]["commit"], "dirty": any(dirty) if None not in dirty else None}
-        if states
-        else project_state()
-    )
-
-
-def read_binaries(paths: Iterable[Path]) -> dict[Name, dict[str, Any]]:
-    """Return the rows of files `resources.csv`. Each `binary` becomes an absolute path: a kernel
-    may change the worker's folder.
-    """
-    binaries = {}
-    for path in paths:
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                binary = str((path.parent / row["binary"]).resolve())
-                binaries[row["kernel"], row["element_type"], row["configuration"]] = row | {
-                    "binary": binary
-                }
-    return binaries
-
-
 def now() -> str:
     """Return the time of day in UTC, as rows have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _retried(
-    method: "Callable[Concatenate[Session, P], T]",
-) -> "Callable[Concatenate[Session, P], T]":
-    @wraps(method)
-    def retried(self: "Session", /, *given: P.args, **named: P.kwargs) -> T:
-        return self.retry(lambda: method(self, *given, **named))
-
-    return retried
 
 
 class Session:
@@ -200,7 +78,7 @@ class Session:
         self._busy_us = 0.0
         self._child: Child | None = None
         self._problem: Problem | None = None
-        self._loaded: dict[Candidate, int] = {}
+        self._loaded: set[Candidate] = set()
 
     @property
     def is_open(self) -> bool:
@@ -304,21 +182,15 @@ class Session:
                         f"{NO_FAULT}"
                     ) from None
 
-    def load(self, problem: Problem, candidates: Iterable[Candidate]) -> list[int]:
-        """Make launches of candidates on a problem; return the indices by which the worker knows
-        them.
-        """
+    def load(self, problem: Problem, candidates: Iterable[Candidate]) -> None:
+        """Make launches of candidates on a problem, where the worker has none."""
         self.set_problem(problem)
-        indices = []
         for candidate in candidates:
             if candidate not in self._loaded:
                 check_binary(candidate)
-                list(self._ask(protocol.Load(len(self._loaded), candidate)))
-                self._loaded[candidate] = len(self._loaded)
-            indices.append(self._loaded[candidate])
-        return indices
+                list(self._ask(protocol.Load(candidate)))
+                self._loaded.add(candidate)
 
-    @_retried
     def run_gauntlet(
         self,
         candidate: Candidate,
@@ -328,36 +200,44 @@ class Session:
         """Return the verdict of the gauntlet. `report` gets each of its problems, in words, before
         the launch on it.
         """
-        problem, verdict = "", None
-        check_binary(candidate)
-        self._forget_problem()  # the gauntlet has its own operands
-        try:
-            for answer in self._ask(protocol.RunGauntlet(element_type, candidate)):
-                if isinstance(answer, Trying):
-                    problem = answer.problem
-                    report(problem)
-                elif isinstance(answer, Judged):
-                    verdict = answer
-        except Failure as failure:
-            raise failure.during(f"on {problem}") from None
-        assert verdict
-        return verdict
 
-    @_retried
+        def attempt() -> Judged:
+            problem = ""
+            check_binary(candidate)
+            self._forget_problem()  # the gauntlet has its own operands
+            try:
+                for answer in self._ask(protocol.RunGauntlet(element_type, candidate)):
+                    if isinstance(answer, Trying):
+                        problem = answer.problem
+                        report(problem)
+            except Failure as failure:
+                raise failure.during(f"on {problem}") from None
+            assert isinstance(answer, Judged)
+            return answer
+
+        return self.retry(attempt)
+
     def check_integers(self, candidate: Candidate, problem: Problem) -> Judged:
         """Return the verdict on one launch on whole numbers of the problem's size."""
-        (index,) = self.load(exactly(problem, candidate.precision == "tf32"), [candidate])
-        (verdict,) = self._ask(protocol.Check(index))
-        assert isinstance(verdict, Judged)
-        return verdict
 
-    @_retried
+        def attempt() -> Judged:
+            self.load(exactly(problem, candidate.precision == "tf32"), [candidate])
+            (verdict,) = self._ask(protocol.Check(candidate))
+            assert isinstance(verdict, Judged)
+            return verdict
+
+        return self.retry(attempt)
+
     def diagnose(self, candidate: Candidate, problem: Problem) -> Diagnosed:
         """Return the diagnosis of a candidate on a problem that it gets wrong."""
-        self._forget_problem()
-        (answer,) = self._ask(protocol.Diagnose(problem, candidate))
-        assert isinstance(answer, Diagnosed)
-        return answer
+
+        def attempt() -> Diagnosed:
+            self._forget_problem()
+            (answer,) = self._ask(protocol.Diagnose(problem, candidate))
+            assert isinstance(answer, Diagnosed)
+            return answer
+
+        return self.retry(attempt)
 
     def time_group(
         self,
@@ -390,10 +270,11 @@ class Session:
         fast to be true. `best` returns that of
         `protocol.Time`, and `round_seconds` extends the usual time limit.
         """
-        left, failures = dict(candidates), 0
+        left, failures = list(candidates), 0
+        seconds = self.timeout_seconds + round_seconds
 
         def finish(candidate: Candidate, outcome: dict[str, Any]) -> None:
-            del left[candidate]
+            left.remove(candidate)
             keep(candidate, outcome)
 
         def attempt(members: Sequence[Candidate], discard: bool = False) -> Failure | None:
@@ -404,12 +285,11 @@ class Session:
 
             def time() -> None:
                 outcomes.clear()
-                present = {member: left[member] for member in members if member in left}
+                present = [member for member in members if member in left]
                 if not present:  # all were done before the worker was killed
                     return
-                for candidate, outcome in self._time(
-                    problem, present, limits, seed, state, best(), round_seconds
-                ):
+                request = protocol.Time(present, state, limits, seed, best())
+                for candidate, outcome in self._time(problem, request, candidates, seconds):
                     if together:
                         outcomes[candidate] = outcome
                     else:
@@ -445,43 +325,27 @@ class Session:
     def _time(
         self,
         problem: Problem,
-        candidates: Mapping[Candidate, bool],
-        limits: Limits,
-        seed: int,
-        state: str,
-        best: float,
-        round_seconds: float,
+        request: protocol.Time,
+        tensor_cores: Mapping[Candidate, bool],
+        seconds: float,
     ) -> Iterator[tuple[Candidate, dict[str, Any]]]:
         """Time candidates in the same rounds. Yields each when it is done. Not retried: some
         candidates may be done.
         """
-        indices, began = self.load(problem, candidates), now()
-        by_index = dict(zip(indices, candidates, strict=True))
-        request, start, used = (
-            protocol.Time(indices, state, limits, seed, best),
-            clock.now(),
-            self._used_by_others(),
-        )
-        for answer in self.worker().ask(request, self.timeout_seconds + round_seconds):
-            if isinstance(answer, Sampled):
-                candidate = by_index[answer.index]
-                columns = self._columns(answer, problem, candidates[candidate])
-                if (
-                    self.kind == "cpu"
-                    and columns["status"] == "correct"
-                    and (elapsed := clock.now() - start)
-                ):
+        self.load(problem, request.candidates)
+        began, start, used = now(), clock.now(), self._used_by_others()
+        for answer in self.worker().ask(request, seconds):
+            if not isinstance(answer, Sampled):
+                continue
+            candidate = request.candidates[answer.index]
+            columns = self._columns(answer, problem, tensor_cores[candidate])
+            if columns["status"] == "correct":
+                columns |= {"time": began, "race": request.limits.race}
+                elapsed = clock.now() - start
+                if self.kind == "cpu" and elapsed:
                     cores = (self._used_by_others() - used) / elapsed
                     columns["other_processes"] = round(cores, 2) if cores >= OTHERS else 0.0
-                yield (
-                    candidate,
-                    columns
-                    | (
-                        {"time": began, "race": limits.race}
-                        if columns["status"] == "correct"
-                        else {}
-                    ),
-                )
+            yield candidate, columns
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about a job's session that are kept beside its measurements."""
@@ -522,10 +386,9 @@ class Session:
         verdict = answer.verdict
         if verdict["status"] != "correct":
             return {**verdict, "reason": f"while timed: {verdict['reason']}"}
-        least, median = (
-            least_us(self.environment, problem, tensor_cores),
-            median_interval(answer.samples)[0],
-        )
+        series = answer.series
+        least = least_us(self.environment, problem, tensor_cores)
+        median = median_interval(series["samples"])[0]
         if median < least:
             why = (
                 f"faster than the device: {median:.3g} us, where {least:.3g} us is the least it "
@@ -534,11 +397,11 @@ class Session:
             return {"status": "incorrect", "reason": why}
         return {
             **verdict,
-            "samples_us": [round(value, 4) for value in answer.samples],
-            "reference_us": [round(value, 4) for value in answer.reference],
-            "repeats": answer.repeats,
-            "stop": answer.stop,
-            **columns_of(answer.readings),
+            "samples_us": [round(value, 4) for value in series["samples"]],
+            "reference_us": [round(value, 4) for value in series["reference"]],
+            "repeats": series["repeats"],
+            "stop": series["stop"],
+            **columns_of(series["readings"]),
             "other_processes": answer.other_processes,
         }
 

@@ -3,29 +3,27 @@ journals each when it is done.
 """
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ladder.compiling.provenance import project_state
 from ladder.core import clock
 from ladder.core.files import digest
 from ladder.core.stats import paired_ratio
 from ladder.core.surroundings import remarks
 from ladder.core.types import OF_CUDA
-from ladder.devices.lock import exclusive
+from ladder.measuring.job import Job, Run, carry_out
 from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate, Judged
-from ladder.measuring.session import Job, made_by
 from ladder.measuring.supervisor import Failure
 from ladder.measuring.verify import INEXACT
 from ladder.model.baselines import REDUCING
 from ladder.model.campaign import Limits
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
-from ladder.storage.samples import write
 
 GROUP = 8
 """Configurations that are timed in the same rounds."""
@@ -46,18 +44,22 @@ class _Entry:
 
     planned: Mapping[str, Any]
     """The candidate in the plan."""
+    binary: Mapping[str, Any]
+    """Its row of `resources.csv`; empty for a baseline."""
     candidate: Candidate
     problem: Problem
     key: str
 
+    verified: dict[str, Any] = field(default_factory=dict)
+    """The outcome of its verification: status, reason, and `VERIFIED` if the gauntlet was run."""
 
-class Sweep:
+
+class Sweep(Run):
     """A run of a job: measures what the journal lacks."""
 
     def __init__(self, job: Job, journal: Journal, uuid: str, lock: int) -> None:
-        self.job, self.journal, self.uuid, self.warned = job, journal, uuid, False
-        self.session = job.open(uuid, lock)
-        self.project = project_state()
+        super().__init__(job, journal, uuid, lock)
+        self.warned = False
         self.gauntlet_seconds = 0.0
         """Wall time of this run's gauntlets."""
         # baselines are not configurations of one kernel: they do not race
@@ -65,16 +67,18 @@ class Sweep:
             **dict(job.plan["limits"]) | ({} if job.plan["kernel"] else {"race": False})
         )
         self.entries = self._entries()
-        self.entries_of: dict[Problem, list[_Entry]] = {}
+        self.keys = [entry.key for entry in self.entries]
+        self.best: defaultdict[Problem, float] = defaultdict(float)
+        """The lower end of the best ratio to the reference on each problem; 0 for none."""
         for entry in self.entries:
-            self.entries_of.setdefault(entry.problem, []).append(entry)
-        self.ratios: dict[str, tuple[float, float, float]] = {}
+            if entry.key in journal.records:
+                self._learn(entry)
         # FLOP per microsecond, a guess that is only used for the time left
         rate = 1e7 if job.kind == "cuda" else 1e4
         costs = {
-            e.key: 5e4 + 12 * e.problem.flops / rate
-            for e in self.entries
-            if e.key not in journal.records
+            entry.key: 5e4 + 12 * entry.problem.flops / rate
+            for entry in self.entries
+            if entry.key not in journal.records
         }
         self.progress = Progress(
             f"{job.device} {Path(job.plan['kernel'] or 'baselines').name}", costs
@@ -85,14 +89,12 @@ class Sweep:
         everyone = digest(plan["candidates"])  # the losers of the race depend on all candidates
         for problem in (Problem(**given) for given in plan["problems"]):
             for planned in plan["candidates"]:
-                candidate = self.job.candidate(
-                    planned["name"], problem.element_type, planned["label"], planned["precision"]
-                )
-                row = self._binary(problem, planned)
+                name = planned["name"], problem.element_type, planned["label"]
+                binary = self.job.binary(*name)
                 key = digest(
                     [
-                        row.get("sha256"),
-                        row.get("status"),
+                        binary.get("sha256"),
+                        binary.get("status"),
                         plan["geometry"],
                         planned,
                         everyone,
@@ -103,69 +105,42 @@ class Sweep:
                         self.job.code,
                     ]
                 )
-                entries.append(_Entry(planned, candidate, problem, key))
+                candidate = self.job.candidate(*name, planned["precision"])
+                entries.append(_Entry(planned, binary, candidate, problem, key))
         return entries
 
-    def _binary(self, problem: Problem, planned: Mapping[str, Any]) -> Mapping[str, Any]:
-        return self.job.binary(planned["name"], problem.element_type, planned["label"])
+    def about(self) -> dict[str, Any]:
+        return {"gauntlet_seconds": round(self.gauntlet_seconds, 3)}
 
-    def measure_all(self) -> None:
-        """Measure problem after problem; return when the journal has every entry."""
-        try:
-            for problem, entries in self.entries_of.items():
-                self._measure_problem(
-                    problem, [entry for entry in entries if entry.key not in self.journal.records]
-                )
-        finally:
-            self.session.end()
-            self.progress.bar.close()
-
-    def done(self) -> int:
-        """Return how many of the measurements the journal has."""
-        return sum(entry.key in self.journal.records for entry in self.entries)
+    def measure(self) -> None:
+        """Measure problem after problem."""
+        todo: dict[Problem, list[_Entry]] = {}
+        for entry in self.entries:
+            if entry.key not in self.journal.records:
+                todo.setdefault(entry.problem, []).append(entry)
+        for problem, entries in todo.items():
+            self._measure_problem(problem, entries)
 
     def _measure_problem(self, problem: Problem, entries: Sequence[_Entry]) -> None:
-        outcomes = {
-            entry.key: self._refused_before(entry) or self._run_gauntlet(entry) for entry in entries
-        }
-        for entry in sorted(entries, key=_is_tf32):  # TF32 last: its operands are others
-            if outcomes[entry.key]["status"] == "correct":
-                outcomes[entry.key] |= self._check_integers(entry)
-        correct = [entry for entry in entries if outcomes[entry.key]["status"] == "correct"]
         for entry in entries:
-            if entry not in correct:
-                self._record(entry, outcomes[entry.key])
+            entry.verified = self._refused_before(entry) or self._run_gauntlet(entry)
+        for entry in sorted(entries, key=_is_tf32):  # TF32 last: its operands are others
+            if entry.verified["status"] == "correct":
+                entry.verified |= self._check_integers(entry)
+        correct = []
+        for entry in entries:
+            if entry.verified["status"] == "correct":
+                correct.append(entry)
+            else:
+                self._record(entry, entry.verified)
         for start in range(0, len(correct), GROUP):
-            group = correct[start : start + GROUP]
-            self._time(
-                problem,
-                {
-                    entry: {name: outcomes[entry.key].get(name) for name in VERIFIED}
-                    for entry in group
-                },
-            )
+            self._time(problem, correct[start : start + GROUP])
 
-    def _best(self, problem: Problem) -> float:
-        """Return the lower end of the best ratio to the reference measured on a problem; 0 for
-        none.
-        """
-        records = [self.journal.records.get(entry.key) for entry in self.entries_of[problem]]
-        return max(
-            [
-                0.0,
-                *(
-                    self._ratio(record)[1]
-                    for record in records
-                    if record and record["status"] == "correct"
-                ),
-            ]
-        )
-
-    def _ratio(self, record: Mapping[str, Any]) -> tuple[float, float, float]:
-        """Return the record's ratio to the reference with its interval; computed once."""
-        if record["key"] not in self.ratios:
-            self.ratios[record["key"]] = paired_ratio(record["reference_us"], record["samples_us"])
-        return self.ratios[record["key"]]
+    def _learn(self, entry: _Entry) -> None:
+        record = self.journal.records[entry.key]
+        if record["status"] == "correct":
+            low = paired_ratio(record["reference_us"], record["samples_us"])[1]
+            self.best[entry.problem] = max(low, self.best[entry.problem])
 
     def _refused_before(self, entry: _Entry) -> dict[str, Any] | None:
         """Return the outcome of a candidate that the plan, the compiler or the device's arithmetic
@@ -173,10 +148,9 @@ class Sweep:
         """
         if entry.planned["objection"]:
             return {"status": "skipped", "reason": entry.planned["objection"]}
-        row = self._binary(entry.problem, entry.planned)
-        if self.job.plan["kernel"] and row.get("status") != "compiled":
-            reason = row.get("reason", "no row in resources.csv")
-            return {"status": row.get("status", "compile_error"), "reason": reason}
+        if self.job.plan["kernel"] and entry.binary.get("status") != "compiled":
+            reason = entry.binary.get("reason", "no row in resources.csv")
+            return {"status": entry.binary.get("status", "compile_error"), "reason": reason}
         if _is_tf32(entry) and entry.problem.distribution == "denormal":
             return {
                 "status": "not_supported",
@@ -188,14 +162,11 @@ class Sweep:
         """Return the outcome of the gauntlet for a candidate. It runs once per binary and device,
         whatever the problem.
         """
-        element_type, sha256 = (
-            entry.problem.element_type,
-            self._binary(entry.problem, entry.planned).get("sha256"),
-        )
+        element_type = entry.problem.element_type
         key = digest(
             [
                 "gauntlet",
-                sha256,
+                entry.binary.get("sha256"),
                 self.job.plan["geometry"],
                 entry.planned,
                 element_type,
@@ -234,35 +205,31 @@ class Sweep:
             return {"status": "correct", "reason": "", "sums_16_bit": True}
         return {name: outcome[name] for name in ("status", "reason")}
 
-    def _time(self, problem: Problem, group: Mapping[_Entry, Mapping[str, Any]]) -> None:
-        """Time candidates in the same rounds, and record each as soon as it is done. The values are
-        what the gauntlet found, `VERIFIED`.
-        """
+    def _time(self, problem: Problem, group: Sequence[_Entry]) -> None:
+        """Time candidates in the same rounds, and record each as soon as it is done."""
         entries = {entry.candidate: entry for entry in group}
 
         def keep(candidate: Candidate, outcome: Mapping[str, Any]) -> None:
-            entry = entries[candidate]
-            self._record(entry, {**outcome, **group[entry]})
+            verified = entries[candidate].verified
+            self._record(
+                entries[candidate], {**outcome, **{name: verified.get(name) for name in VERIFIED}}
+            )
 
-        # a baseline may use tensor cores; a kernel may if its binary has their instructions
-        flags = {
-            candidate: bool(group[entry]["tensor_cores"]) or not self.job.plan["kernel"]
-            for candidate, entry in entries.items()
-        }
-        seed = int(digest([entry.key for entry in group]), 16) % 2**32
         self.session.time_group(
             problem,
-            flags,
+            # a baseline may use tensor cores; a kernel may if its binary has their instructions
+            {
+                entry.candidate: bool(entry.verified["tensor_cores"]) or not self.job.plan["kernel"]
+                for entry in group
+            },
             self.limits,
-            seed,
+            int(digest([entry.key for entry in group]), 16) % 2**32,
             keep,
             together=False,
-            best=partial(self._best, problem),
+            best=lambda: self.best[problem],
         )
 
     def _record(self, entry: _Entry, outcome: Mapping[str, Any]) -> None:
-        if entry.key in self.journal.records:
-            return
         # the vendor's library, or what was loaded into it
         if entry.candidate.path is None and outcome["status"] == "incorrect":
             outcome = {
@@ -280,6 +247,7 @@ class Sweep:
             }
             | row
         )
+        self._learn(entry)
         if outcome.get("other_processes") and not self.warned:
             self.warned = True
             print(
@@ -302,30 +270,5 @@ def _outcome(judge: Callable[[], Judged]) -> dict[str, Any]:
 
 
 def run(job: Job, journal_path: Path, output: Path, uuids: Sequence[str]) -> dict[str, Any]:
-    """Measure what the journal lacks on one of the devices and write the Parquet file; return the
-    session in its metadata.
-    """
-    start = clock.now()
-    journal = Journal(journal_path)
-    try:
-        with exclusive(uuids) as (uuid, lock):
-            locked = clock.now()
-            sweep = Sweep(job, journal, uuid, lock)
-            before = sweep.done()
-            sweep.measure_all()
-        session = {
-            "job": output.stem,
-            "measured": sweep.done() - before,
-            "wall_seconds": round(clock.now() - locked, 3),
-            "waited_seconds": round(locked - start, 3),
-            "gauntlet_seconds": round(sweep.gauntlet_seconds, 3),
-            "fingerprint": dict(job.fingerprint),
-            "described": job.described,
-            "code": job.code,
-            **sweep.session.summary(),
-        }
-        records = [journal.records[entry.key] for entry in sweep.entries]
-        write(output, records, session | made_by(records))
-    finally:
-        journal.close()
-    return session
+    """Sweep on one of the devices, as `carry_out` does."""
+    return carry_out(Sweep, job, journal_path, output, uuids)

@@ -67,59 +67,44 @@ class Series:
     """What the audit of a timed launch found; "" for nothing."""
     errors: Errors | None = None
     """Errors of every element of a timed launch's result, in a round chosen at random."""
-
-
-class StoppingRule:
-    """Decides when a launch has enough samples. It is fed with times in microseconds, and knows no
-    device.
+    ratio: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """The ratio to the reference and the ends of its interval, once there are samples for a
+    race.
     """
 
-    def __init__(self, limits: Limits, repeats: int) -> None:
-        self.limits, self.repeats = limits, repeats
-        self.samples: list[float] = []
-        self.reference: list[float] = []
-        self.ratio = 0.0, 0.0, 0.0
-        """The ratio to the reference and the ends of its interval, once there are samples for a
-        race.
-        """
-
-    def add(self, us: float, reference_us: float) -> None:
+    def add(self, us: float, reference_us: float, limits: Limits) -> None:
         """Count the times of a launch, and of the reference, in one round."""
         self.samples.append(us)
         self.reference.append(reference_us)
-        if len(self.samples) >= fewest(self.limits):
+        if len(self.samples) >= fewest(limits):
             self.ratio = paired_ratio(self.reference, self.samples)
-
-    def reason(self, best: float) -> str:
-        """Return why the samples suffice, as in `Series.stop`; "" if they do not. `best` is the
-        lower end of the best ratio so far.
-        """
-        limits, n, (median, low, high) = self.limits, len(self.samples), self.ratio
-        if limits.race and n >= RACE_SAMPLES and high * (1 + RACE_MARGIN) < best:
-            return "race"
-        if n < limits.min_samples:
-            return ""
-        if (
-            max(
-                relative_half_width(self.samples), (high - median) / median, (median - low) / median
-            )
-            <= limits.target
-        ):
-            return "target"
-        if _due(n, 2 * limits.min_samples) and (
-            _drifts(self.samples) or _drifts(np.array(self.reference) / self.samples)
-        ):
-            return "drift"
-        if n >= limits.max_samples:
-            return "max_samples"
-        if sum(self.samples) * self.repeats > limits.max_seconds * 1e6:
-            return "max_seconds"
-        return ""
 
 
 def fewest(limits: Limits) -> int:
     """Return from how many samples on a launch has a ratio."""
     return min(RACE_SAMPLES, limits.min_samples)
+
+
+def reason_to_stop(series: Series, limits: Limits, best: float) -> str:
+    """Return why a launch has enough samples, as in `Series.stop`; "" if it has not. `best` is the
+    lower end of the best ratio so far.
+    """
+    n, (median, low, high) = len(series.samples), series.ratio
+    if limits.race and n >= RACE_SAMPLES and high * (1 + RACE_MARGIN) < best:
+        return "race"
+    if n < limits.min_samples:
+        return ""
+    width = relative_half_width(series.samples)
+    if max(width, (high - median) / median, (median - low) / median) <= limits.target:
+        return "target"
+    ratios = np.array(series.reference) / series.samples
+    if _due(n, 2 * limits.min_samples) and (_drifts(series.samples) or _drifts(ratios)):
+        return "drift"
+    if n >= limits.max_samples:
+        return "max_samples"
+    if sum(series.samples) * series.repeats > limits.max_seconds * 1e6:
+        return "max_seconds"
+    return ""
 
 
 @dataclass(eq=False)
@@ -132,7 +117,6 @@ class _Member:
     """What is timed instead in the round that is compared."""
     us: float = 0.0
     """Roughly what a launch takes."""
-    rule: StoppingRule = field(init=False)
     series: Series = field(init=False)
 
 
@@ -155,7 +139,7 @@ class Rounds:
     def __init__(
         self,
         device: Device,
-        launches: Mapping[int, Launch],
+        launches: Sequence[Launch],
         reference: Launch,
         state: str,
         limits: Limits,
@@ -165,9 +149,9 @@ class Rounds:
         self.device, self.cold, self.limits, self.best = device, state == "cold", limits, best
         self.start, self.random = clock.now(), np.random.default_rng(seed)
         self.turn, self.compared, self.discarded, self.cpu_ns = 0, -1, 0, (0, 0)
-        self.active = {key: _Member(launch) for key, launch in launches.items()}
+        self.members = [_Member(launch) for launch in launches]
+        self.active = dict(enumerate(self.members))
         """The launches that are not done."""
-        self.members = list(self.active.values())
         self.reference = _Member(reference)
         # in random order: the first one in a round is timed while the clock still rises
         self.everyone = self._shuffled()
@@ -178,9 +162,8 @@ class Rounds:
         repeats = self._repeats(limits.sample_us if device.rotates or not self.cold else 0.0)
         device.reserve(max(repeats.values()), self.cold)
         self._make_samples(repeats)
-        for member in self.members:
-            member.rule = StoppingRule(limits, member.sample.times)
-            member.series = Series(member.sample.times, member.rule.samples, member.rule.reference)
+        for member in self.everyone:
+            member.series = Series(member.sample.times)
         self._begin()
 
     @property
@@ -190,7 +173,7 @@ class Rounds:
 
     def next(self) -> dict[int, Series]:
         """Time a round, of the warm-up at first; return the launches that are done since, by their
-        keys, with their samples.
+        places, with their samples.
         """
         if self.warming:
             self._warm_up()
@@ -225,16 +208,17 @@ class Rounds:
                 member.series.errors = times[member].errors or member.series.errors
             if counted and not member.series.stop:
                 us = times[self.reference].us / self.reference.sample.times
-                member.rule.add(times[member].us / member.sample.times, us)
+                member.series.add(times[member].us / member.sample.times, us, self.limits)
                 member.series.readings.append(_reading(self.device, times[member]))
         if compare and whole:
             self.compared = -1
         if counted:
             self.turn += 1
             self._check_company(times[self.reference])
-        best = max([self.best, *(member.rule.ratio[1] for member in self.members)])
+        best = max([self.best, *(member.series.ratio[1] for member in self.members)])
         for member in self.active.values():
-            member.series.stop = member.series.stop or member.rule.reason(best)
+            series = member.series
+            series.stop = series.stop or reason_to_stop(series, self.limits, best)
         return self._finished()
 
     def _begin(self) -> None:
@@ -345,7 +329,6 @@ class Sustained(Rounds):
 
     def _begin(self) -> None:
         self.todo = [self.everyone[i] for i in self.random.permutation(len(self.everyone))]
-        self.reference.series = Series(self.reference.sample.times)
         self.stops: dict[_Member, str] = {}
 
     @property

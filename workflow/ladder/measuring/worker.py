@@ -91,7 +91,7 @@ class Worker:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.device: Device
-        self.launches: dict[int, Launch] = {}
+        self.launches: dict[Candidate, Launch] = {}
         self.present: Any = None
         self.small: dict[Problem, Any] = {}
         """The operands of the gauntlet's problems."""
@@ -122,10 +122,10 @@ class Worker:
                 self._set_problem(problem, reference)
             case protocol.RunGauntlet(element_type, candidate):
                 self._run_gauntlet(element_type, candidate)
-            case protocol.Load(index, candidate):
-                self.launches[index] = self._launch(candidate, _files(candidate))
-            case protocol.Check(index):
-                launch = self.launches[index]
+            case protocol.Load(candidate):
+                self.launches[candidate] = self._launch(candidate, _files(candidate))
+            case protocol.Check(candidate):
+                launch = self.launches[candidate]
                 verdict = judge(self.device.check(launch), self.given, launch.tf32)
                 self._send(protocol.Judged(verdict.status, verdict.reason))
             case protocol.Diagnose(problem, candidate):
@@ -249,12 +249,11 @@ class Worker:
         """Time candidates side by side. Send the samples of each and the verdict on them as soon as
         they suffice.
         """
-        chosen = {index: self.launches[index] for index in request.indices}
         before = self.device.other_processes()
         kind = timing.Sustained if request.state == SUSTAINED else timing.Rounds
         rounds = kind(
             self.device,
-            chosen,
+            [self.launches[candidate] for candidate in request.candidates],
             self.reference,
             request.state,
             request.limits,
@@ -264,28 +263,22 @@ class Worker:
         while not rounds.done:
             finished = rounds.next()
             for index, series in finished.items():
-                self._send(self._sampled(index, series, before))
+                tf32 = self.launches[request.candidates[index]].tf32
+                self._send(self._sampled(index, series, tf32, before))
             if not finished:
                 self._send(protocol.Alive())
 
-    def _sampled(self, index: int, series: timing.Series, before: int | None) -> protocol.Sampled:
+    def _sampled(
+        self, index: int, series: timing.Series, tf32: bool, before: int | None
+    ) -> protocol.Sampled:
         """Return the samples of a candidate and the verdict on them. `before` is how many other
         processes computed when they began.
         """
         others = [count for count in (before, self.device.other_processes()) if count is not None]
         verdict = Verdict("incorrect", series.fault)
         if not series.fault and series.errors is not None:
-            verdict = judge(series.errors, self.given, self.launches[index].tf32)
-        return protocol.Sampled(
-            index=index,
-            samples=series.samples,
-            reference=series.reference,
-            readings=series.readings,
-            repeats=series.repeats,
-            stop=series.stop,
-            other_processes=max(others, default=None),
-            verdict=vars(verdict),
-        )
+            verdict = judge(series.errors, self.given, tf32)
+        return protocol.Sampled(index, vars(series), max(others, default=None), vars(verdict))
 
     def serve(self) -> None:
         """Answer requests until None comes. The last answer to each is `Done`, `Declined` or
