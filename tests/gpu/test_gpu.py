@@ -407,19 +407,17 @@ def test_a_kernel_that_misbehaves_is_a_row_and_harms_no_other(project: Project):
 def test_a_fault_planted_in_another_language_is_found(gpu, tmp_path, planted):
     if planted.file == foreign_faults.TRITON and not toolchain.triton_version():
         pytest.skip("`make setup-triton` installs Triton")
-    kernel, sent = kernel_file.parse(planted.write(tmp_path)), []
+    kernel = kernel_file.parse(planted.write(tmp_path))
     (row,) = compile_kernel(
         kernel, list(kernel.expand({}, ["float32"]))[:1], gpu.arch, tmp_path / "build", 1
     )
-    worker = Worker(SimpleNamespace(send_bytes=sent.append))
+    worker = Worker()
     worker.device = gpu
     binary = str(tmp_path / "build" / row.binary)
-    worker._do(
-        RunGauntlet("float32", Candidate(kernel.name, row.configuration, str(kernel.path), binary))
-    )
-    _, verdict = json.loads(sent[-1])
-    assert verdict["status"] == "incorrect"
-    assert re.search(planted.reason, verdict["reason"]), verdict["reason"]
+    candidate = Candidate(kernel.name, row.configuration, str(kernel.path), binary)
+    *_, verdict = worker.answers(RunGauntlet("float32", candidate))
+    assert verdict.status == "incorrect"
+    assert re.search(planted.reason, verdict.reason), verdict.reason
     for operands in worker.small.values():
         gpu.free(operands)
 

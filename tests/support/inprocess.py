@@ -58,7 +58,7 @@ class _Pipe:
         self.process, self.errors = process, errors
         self.requests: deque[Any] = deque()
         self.answers: deque[bytes] = deque()
-        self.worker = Worker(self)  # type: ignore[arg-type]
+        self.worker = Worker()
 
     # the job's end
 
@@ -69,7 +69,7 @@ class _Pipe:
         if self.process.hangs:
             return
         try:
-            self.worker.serve()
+            self.worker.serve(self)  # type: ignore[arg-type]
             self.process.returncode = 0
         except _Idle:
             pass

@@ -158,7 +158,9 @@ class Rounds:
         # the first launches include loading code; the second ones show how long a launch takes
         self._make_samples(dict.fromkeys(self.everyone, 1))
         self._time_roughly(self.everyone)
-        self._time_roughly([member for member in self.everyone if member.us < LONG_US])
+        shorter = [member for member in self.everyone if member.us < LONG_US]
+        if shorter:
+            self._time_roughly(shorter)
         repeats = self._repeats(limits.sample_us if device.rotates or not self.cold else 0.0)
         device.reserve(max(repeats.values()), self.cold)
         self._make_samples(repeats)
@@ -194,22 +196,18 @@ class Rounds:
             (place for place, member in enumerate(order) if times[member].audit.changed), len(order)
         )
         faults = {member: self._fault(member, times[member]) for member in order[: spoilt + 1]}
-        if faults.get(self.reference):
-            raise _wrong_reference(faults[self.reference])
         whole = spoilt == len(order)
         counted = whole and not (compare and any(member.short for member in self.everyone))
         for member in self.active.values():
+            series, timed = member.series, times[member]
             if faults.get(member):
-                member.series.fault, member.series.stop = (
-                    f"sample {self.turn + 1}: {faults[member]}",
-                    "fault",
-                )
+                series.fault, series.stop = f"sample {self.turn + 1}: {faults[member]}", "fault"
             elif whole:
-                member.series.errors = times[member].errors or member.series.errors
-            if counted and not member.series.stop:
+                series.errors = timed.errors or series.errors
+            if counted and not series.stop:
                 us = times[self.reference].us / self.reference.sample.times
-                member.series.add(times[member].us / member.sample.times, us, self.limits)
-                member.series.readings.append(_reading(self.device, times[member]))
+                series.add(timed.us / series.repeats, us, self.limits)
+                series.readings.append(self._reading(timed))
         if compare and whole:
             self.compared = -1
         if counted:
@@ -272,7 +270,7 @@ class Rounds:
         )
 
     def _time_roughly(self, members: Sequence[_Member]) -> None:
-        for member, timed in zip(members, self._round(members) if members else (), strict=True):
+        for member, timed in zip(members, self._round(members), strict=True):
             member.us = timed.us
 
     def _repeats(self, sample_us: float) -> dict[_Member, int]:
@@ -293,7 +291,18 @@ class Rounds:
         return stopped
 
     def _fault(self, member: _Member, timed: Timed) -> str:
-        return fault(timed.audit, self.device.given, member.launch.tf32)
+        """Return what the audit found. Raises `Refused` if that is a fault of the reference's."""
+        why = fault(timed.audit, self.device.given, member.launch.tf32)
+        if why and member is self.reference:
+            raise Refused("incorrect", f"the reference beside it became wrong: {why}", fatal=True)
+        return why
+
+    def _reading(self, timed: Timed) -> dict[str, Any]:
+        """Return what the device says of itself during a sample. A clock that it counted replaces
+        one that was read.
+        """
+        counted = {"sm_clock_mhz": timed.sm_clock_mhz} if timed.sm_clock_mhz else {}
+        return {**self.device.reading, **counted}
 
     def _check_company(self, reference: Timed) -> None:
         """Raise `Refused` if other threads of the process have computed beside the reference in all
@@ -328,7 +337,7 @@ class Sustained(Rounds):
     """
 
     def _begin(self) -> None:
-        self.todo = [self.everyone[i] for i in self.random.permutation(len(self.everyone))]
+        self.todo = self._shuffled()
         self.stops: dict[_Member, str] = {}
 
     @property
@@ -341,25 +350,23 @@ class Sustained(Rounds):
         since they need the reference's time.
         """
         member = self.todo.pop(0)
-        repeats, series = member.sample.times, member.series
+        series = member.series
+        repeats = series.repeats
         while True:
             stops = clock.stops()
             timed = self.device.sustain(member.sample, member.us * repeats, self._seed())
             if not self._was_stopped(stops):
                 break
-        power = (
-            {"power_w": timed.power_w, "energy_j": timed.power_w * timed.us / repeats / 1e6}
-            if timed.power_w
-            else {}
-        )
         why = self._fault(member, timed)
-        if why and member is self.reference:
-            raise _wrong_reference(why)
         if why:
             series.stop, series.fault = "fault", f"sustained: {why}"
         else:
             series.samples.append(timed.us / repeats)
-            series.readings.append(_reading(self.device, timed) | power)
+            reading = self._reading(timed)
+            if timed.power_w:
+                energy_j = timed.power_w * timed.us / repeats / 1e6
+                reading |= {"power_w": timed.power_w, "energy_j": energy_j}
+            series.readings.append(reading)
             series.errors = timed.errors
             self.stops[member] = "settled" if timed.settled else "max_seconds"
         if not self.todo:
@@ -368,20 +375,6 @@ class Sustained(Rounds):
                     other.series.reference += self.reference.series.samples
                     other.series.stop = self.stops[other]
         return self._finished()
-
-
-def _wrong_reference(why: str) -> Refused:
-    return Refused("incorrect", f"the reference beside it became wrong: {why}", fatal=True)
-
-
-def _reading(device: Device, timed: Timed) -> dict[str, Any]:
-    """Return what the device says of itself during a sample. A clock that it counted replaces one
-    that was read.
-    """
-    return {
-        **device.reading,
-        **({"sm_clock_mhz": timed.sm_clock_mhz} if timed.sm_clock_mhz else {}),
-    }
 
 
 def _due(n: int, first: int) -> bool:

@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -88,50 +89,51 @@ def library(device: Any) -> str:
 class Worker:
     """A device, the operands of a problem, and the launches made for it."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self) -> None:
         self.device: Device
         self.launches: dict[Candidate, Launch] = {}
         self.present: Any = None
         self.small: dict[Problem, Any] = {}
         """The operands of the gauntlet's problems."""
 
-    def _send(self, answer: Answer) -> None:
-        self.connection.send_bytes(encode(answer))
-
-    def _do(self, request: Request) -> None:
-        """Do a request and send all answers to it but the last."""
+    def answers(self, request: Request) -> Iterator[Answer]:
+        """Do a request; yield all answers to it but the last."""
         match request:
             case protocol.Open(kind, uuid, support):
                 self.device = open_device(kind, uuid, support)
-                attributes = (
+                yield protocol.Opened(
                     self.device.describe() | {"library": library(self.device)} | described(kind)
                 )
-                self._send(protocol.Opened(attributes))
             case protocol.Probe():
                 empty = {
                     "launch_us": self.device.launch_us(1),
                     "repeated_launch_us": self.device.launch_us(REPEATS),
                 }
-                self._send(
-                    protocol.Probed(
-                        {"peaks": self.device.peaks(), **empty, "idle": self.device.monitor()}
-                    )
+                yield protocol.Probed(
+                    {"peaks": self.device.peaks(), **empty, "idle": self.device.monitor()}
                 )
             case protocol.SetProblem(problem, reference):
                 self._set_problem(problem, reference)
             case protocol.RunGauntlet(element_type, candidate):
-                self._run_gauntlet(element_type, candidate)
+                yield from self._run_gauntlet(element_type, candidate)
             case protocol.Load(candidate):
                 self.launches[candidate] = self._launch(candidate, _files(candidate))
             case protocol.Check(candidate):
-                launch = self.launches[candidate]
-                verdict = judge(self.device.check(launch), self.given, launch.tf32)
-                self._send(protocol.Judged(verdict.status, verdict.reason))
+                verdict = self._judge(self.launches[candidate], self.given)
+                yield protocol.Judged(verdict.status, verdict.reason)
             case protocol.Diagnose(problem, candidate):
-                self._diagnose(problem, candidate)
+                yield self._diagnose(problem, candidate)
             case protocol.Time():
-                self._time(request)
+                yield from self._time(request)
+
+    def _judge(self, launch: Launch, problem: Problem) -> Verdict:
+        return judge(self.device.check(launch), problem, launch.tf32)
+
+    def _use(self, problem: Problem) -> None:
+        """Use the operands of a problem that is none to be timed."""
+        if problem not in self.small:
+            self.small[problem] = self.device.operands(problem)
+        self.device.use(self.small[problem])
 
     def _set_problem(self, problem: Problem, reference: str) -> None:
         """Make the operands and verify the reference on them. Raises `RuntimeError` if the
@@ -144,68 +146,59 @@ class Worker:
             self.device.free(self.present)
         self.launches, self.present = {}, None
         self.given = problem
-        self.present = self.device.operands(self.given)
+        self.present = self.device.operands(problem)
         self.reference = self.device.baseline(reference)
         if whole(problem) and problem.element_type in OF_CUDA:
             return
-        verdict = judge(self.device.check(self.reference), self.given)
+        verdict = self._judge(self.reference, problem)
         if verdict.status != "correct":
             raise RuntimeError(
-                f"the reference {reference} is {verdict.status} on {self.given.label}: "
+                f"the reference {reference} is {verdict.status} on {problem.label}: "
                 f"{verdict.reason}"
             )
 
     def _launch(self, candidate: Candidate, files: Files) -> Launch:
         """Return a candidate's launch on the present problem, made from its files."""
-        tf32 = candidate.precision == "tf32"
         given = self.device.given
         chosen = Configuration.of(given.element_type, candidate.configuration)
         if files is None:
-            return replace(
-                self.device.baseline(candidate.name, dict(chosen.parameters).get("ALGORITHM")),
-                tf32=tf32,
-            )
-        kernel, code = files
-        need = kernel.unmet_need(chosen, {**given.names(), **self.device.names})
-        if need:
-            raise Refused("not_supported", need)
-        return replace(self.device.kernel(kernel, chosen, code), tf32=tf32)
+            algorithm = dict(chosen.parameters).get("ALGORITHM")
+            launch = self.device.baseline(candidate.name, algorithm)
+        else:
+            kernel, code = files
+            need = kernel.unmet_need(chosen, {**given.names(), **self.device.names})
+            if need:
+                raise Refused("not_supported", need)
+            launch = self.device.kernel(kernel, chosen, code)
+        return replace(launch, tf32=candidate.precision == "tf32")
 
-    def _run_gauntlet(self, element_type: str, candidate: Candidate) -> None:
+    def _run_gauntlet(self, element_type: str, candidate: Candidate) -> Iterator[Answer]:
         """Run a candidate on the gauntlet. The verdict is that on the first problem that it gets
         wrong.
 
         A baseline of 16-bit elements that is not exact on whole numbers, because it adds parts of K
         in 16 bits, is not wrong for that.
         """
-        verdict, tensor_cores, files = (
-            Verdict("correct"),
-            candidate.precision != "",
-            _files(candidate),
-        )
-        reduces, sums_16_bit = candidate.name in REDUCING and element_type in OF_CUDA, False
-        if self.device.kind == "cuda" and files:
-            kept, tensor_cores = cubin.state(files[1]), cubin.uses_tensor_cores(files[1])
-            if kept:
-                why = (
-                    f"{', '.join(kept)}: state on the device that outlives a launch; expected no "
-                    "malloc, and no variables but "
-                    "__constant__ ones that are only read"
-                )
-                verdict = Verdict("incorrect", why)
-        plain = gauntlet.problems(element_type, candidate.precision == "tf32")
-        asked, launched, nan_at_alpha_0 = plain, [], False
+        files, verdict = _files(candidate), Verdict("correct")
+        tensor_cores = candidate.precision != ""
+        reduces = candidate.name in REDUCING and element_type in OF_CUDA
+        asked = plain = gauntlet.problems(element_type, candidate.precision == "tf32")
         if files:
-            asked = gauntlet.problems_for(
-                files[0], Configuration.of(element_type, candidate.configuration), self.device.names
-            )
+            kernel, code = files
+            chosen = Configuration.of(element_type, candidate.configuration)
+            asked = gauntlet.problems_for(kernel, chosen, self.device.names)
+            if self.device.kind == "cuda":
+                kept, tensor_cores = cubin.state(code), cubin.uses_tensor_cores(code)
+                if kept:
+                    why = (
+                        f"{', '.join(kept)}: state on the device that outlives a launch; expected "
+                        "no malloc, and no variables but __constant__ ones that are only read"
+                    )
+                    verdict, asked = Verdict("incorrect", why), []
+        launched, sums_16_bit, nan_at_alpha_0 = [], False, False
         for problem in asked:
-            if verdict.status != "correct":
-                break
-            self._send(protocol.Trying(gauntlet.describe(problem)))
-            if problem not in self.small:
-                self.small[problem] = self.device.operands(problem)
-            self.device.use(self.small[problem])
+            yield protocol.Trying(gauntlet.describe(problem))
+            self._use(problem)
             try:
                 launch = self._launch(candidate, files)
             except Refused as refusal:
@@ -214,46 +207,46 @@ class Worker:
                 continue
             launched.append(problem)
             for _ in range(LAUNCHES):
-                judged = judge(self.device.check(launch), problem, launch.tf32)
+                judged = self._judge(launch, problem)
                 nan_at_alpha_0 |= judged.nan_at_alpha_0
                 if reduces and INEXACT in judged.reason:
                     sums_16_bit = True
                 elif judged.status != "correct":
-                    verdict = Verdict(
-                        judged.status, f"on {gauntlet.describe(problem)}: {judged.reason}"
-                    )
+                    why = f"on {gauntlet.describe(problem)}: {judged.reason}"
+                    verdict = Verdict(judged.status, why)
                     break
+            if verdict.status != "correct":
+                break
         changed = sum(problem not in plain for problem in launched)
         examined = tensor_cores, len(launched), changed, sums_16_bit, nan_at_alpha_0
-        self._send(protocol.Judged(verdict.status, verdict.reason, *examined))
+        yield protocol.Judged(verdict.status, verdict.reason, *examined)
 
-    def _diagnose(self, problem: Problem, candidate: Candidate) -> None:
+    def _diagnose(self, problem: Problem, candidate: Candidate) -> Answer:
         """Launch a candidate on a problem that it gets wrong, and examine the result."""
         seen, wrong = [], []
-        self.small[problem] = self.small.get(problem) or self.device.operands(problem)
-        self.device.use(self.small[problem])
+        self._use(problem)
         launch = self._launch(candidate, _files(candidate))
         for turn in range(LAUNCHES):
-            verdict = judge(self.device.check(launch), problem, launch.tf32)
+            verdict = self._judge(launch, problem)
             seen.append(self.device.look())
-            wrong += [turn] * (verdict.status != "correct")
-        first = wrong[0] if wrong else 0
-        diagnosis = (
-            diagnose(problem, *seen[first], seen[first - 1][3], verdict.component_bound or 0.0)
-            if wrong
-            else None
-        )
-        self._send(protocol.Diagnosed(vars(diagnosis) if diagnosis else None, not wrong))
+            if verdict.status != "correct":
+                wrong.append(turn)
+        if not wrong:
+            return protocol.Diagnosed(None, right=True)
+        first, again = seen[wrong[0]], seen[wrong[0] - 1][3]
+        diagnosis = diagnose(problem, *first, again, verdict.component_bound or 0.0)
+        return protocol.Diagnosed(vars(diagnosis) if diagnosis else None, right=False)
 
-    def _time(self, request: protocol.Time) -> None:
-        """Time candidates side by side. Send the samples of each and the verdict on them as soon as
-        they suffice.
+    def _time(self, request: protocol.Time) -> Iterator[Answer]:
+        """Time candidates side by side. Yield the samples of each and the verdict on them as soon
+        as they suffice.
         """
+        launches = [self.launches[candidate] for candidate in request.candidates]
         before = self.device.other_processes()
         kind = timing.Sustained if request.state == SUSTAINED else timing.Rounds
         rounds = kind(
             self.device,
-            [self.launches[candidate] for candidate in request.candidates],
+            launches,
             self.reference,
             request.state,
             request.limits,
@@ -263,45 +256,40 @@ class Worker:
         while not rounds.done:
             finished = rounds.next()
             for index, series in finished.items():
-                tf32 = self.launches[request.candidates[index]].tf32
-                self._send(self._sampled(index, series, tf32, before))
+                counts = before, self.device.other_processes()
+                others = [count for count in counts if count is not None]
+                verdict = Verdict("incorrect", series.fault)
+                if not series.fault and series.errors is not None:
+                    verdict = judge(series.errors, self.given, launches[index].tf32)
+                yield protocol.Sampled(
+                    index, vars(series), max(others, default=None), vars(verdict)
+                )
             if not finished:
-                self._send(protocol.Alive())
+                yield protocol.Alive()
 
-    def _sampled(
-        self, index: int, series: timing.Series, tf32: bool, before: int | None
-    ) -> protocol.Sampled:
-        """Return the samples of a candidate and the verdict on them. `before` is how many other
-        processes computed when they began.
-        """
-        others = [count for count in (before, self.device.other_processes()) if count is not None]
-        verdict = Verdict("incorrect", series.fault)
-        if not series.fault and series.errors is not None:
-            verdict = judge(series.errors, self.given, tf32)
-        return protocol.Sampled(index, vars(series), max(others, default=None), vars(verdict))
-
-    def serve(self) -> None:
+    def serve(self, connection: Connection) -> None:
         """Answer requests until None comes. The last answer to each is `Done`, `Declined` or
         `Unusable`.
         """
-        while (request := self.connection.recv()) is not None:
+        while (request := connection.recv()) is not None:
+            last: Answer
+            ends = False
             try:
-                self._do(request)
+                for answer in self.answers(request):
+                    connection.send_bytes(encode(answer))
+                last = protocol.Done(self.device.busy_us)
             except Refused as refusal:
-                self._send(protocol.Declined(refusal.status, refusal.reason, refusal.fatal))
-                if refusal.fatal:
-                    return
-                continue
-            except (
-                InputError,
-                OSError,
-                MemoryError,
-            ) as error:  # a disk, a library, memory that others hold: kernels raise nothing
-                self._send(
-                    protocol.Unusable(f"{sys.executable} -m ladder.measuring.worker_start: {error}")
+                last = protocol.Declined(refusal.status, refusal.reason, refusal.fatal)
+                ends = refusal.fatal
+            # a disk, a library, memory that others hold: kernels raise nothing
+            except (InputError, OSError, MemoryError) as error:
+                last = protocol.Unusable(
+                    f"{sys.executable} -m ladder.measuring.worker_start: {error}"
                 )
+                ends = True
+            connection.send_bytes(encode(last))
+            if ends:
                 return
-            self._send(protocol.Done(self.device.busy_us))
         self.device.close()
 
 
@@ -318,7 +306,7 @@ def main(descriptor: int) -> NoReturn:
     most = MOST_WRITTEN if hard == resource.RLIM_INFINITY else min(MOST_WRITTEN, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     try:
-        Worker(Connection(descriptor)).serve()
+        Worker().serve(Connection(descriptor))
     except BaseException:
         # the last words: libraries print more if the interpreter ends as usual
         traceback.print_exc()
