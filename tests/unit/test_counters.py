@@ -20,8 +20,8 @@ SAMPLE = (
     '"ID","Process ID","Kernel Name","Block '
     'Size","l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum","dram__bytes_read.sum",'
     '"dram__bytes_write.sum","smsp__issue_active.avg.pct_of_peak_sustained_active","sm__inst_executed.sum"\n'
-    '"","","","","sector","Mbyte","byte","%","inst"\n'
-    '"0","4242","gemm","(256, 1, 1)","100,663,296","134.25","1,024","71.50","n/a"\n'
+    '"","","","","sector","byte","byte","%","inst"\n'
+    '"0","4242","gemm","(256, 1, 1)","100,663,296","134,250,000","1,024","71.50","n/a"\n'
 )
 TASK = {"kernel": "kernels/cuda/01_naive.cu", "functions": ["gemm", "reduce"]}
 
@@ -32,7 +32,7 @@ TASK = {"kernel": "kernels/cuda/01_naive.cu", "functions": ["gemm", "reduce"]}
         ("", [100663296, 134.25e6, 1024, 71.5, None]),
         # launches of one kernel are summed, and shares averaged
         (
-            '"1","4242","gemm","(256, 1, 1)","4","1","1,000","61.50","7"\n',
+            '"1","4242","gemm","(256, 1, 1)","4","1,000,000","1,000","61.50","7"\n',
             [100663300, 135.25e6, 2024, 66.5, 7],
         ),
     ],

@@ -272,7 +272,7 @@ class Confirmation(Run):
                 continue
             if group.state == SUSTAINED:
                 outcome = _if_sustained(outcome, finalist.us)
-            row = self.job.row(self.uuid, finalist.candidate, group.problem, group.state, outcome)
+            row = self.row(finalist.candidate, group.problem, group.state, outcome)
             rows.append(row | {"process": group.process, "role": finalist.role})
         self._learn(rows)
         self.journal.append({"key": group.key, "project": self.project, "rows": rows})

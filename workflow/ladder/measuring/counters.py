@@ -81,26 +81,20 @@ ORIGIN = ["device", "uuid", "commit", "dirty"]
 dataset.
 """
 COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts", "stalls"]
-_PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 class NotCounted(Exception):
     """Nsight Compute is missing, refused, or gave no counts. The message says why."""
 
 
-def _number(row: Mapping[str, str], units: Mapping[str, str], metric: str) -> float:
-    """Return a number of the table, in bytes where its unit is of bytes. Raises `ValueError` if it
-    is none.
-    """
-    unit = units.get(metric) or ""
-    return float((row.get(metric) or "").replace(",", "")) * (
-        _PREFIX.get(unit[:1], 1.0) if unit.endswith("byte") else 1.0
-    )
+def _number(row: Mapping[str, str], metric: str) -> float:
+    """Return a number of the table. Raises `ValueError` if it is none."""
+    return float((row.get(metric) or "").replace(",", ""))
 
 
 def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
-    """Return the `metrics` in the output of `ncu --csv --page raw`, in bytes, counts and percent:
-    sums over its launches.
+    """Return the `metrics` in the output of `ncu --csv --page raw --print-units base`, in bytes,
+    counts and percent: sums over its launches.
 
     Of ratios they are means, weighted by the cycles of each launch: a short one that adds up counts
     little.
@@ -110,34 +104,25 @@ def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, flo
     own error if it gave one.
     """
     lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith('"ID",')), None)
-    rows = [] if start is None else list(csv.DictReader(lines[start:]))
-    launches = [row for row in rows if (row["ID"] or "").isdigit()]
+    start = next((i for i, line in enumerate(lines) if line.startswith('"ID",')), len(lines))
+    # the first row has the units, and no ID
+    launches = [row for row in csv.DictReader(lines[start:]) if (row["ID"] or "").isdigit()]
     if not launches:
-        errors = (
-            [line for line in lines if line.startswith("==ERROR==")]
-            or lines[-1:]
-            or ["it printed nothing"]
-        )
-        raise NotCounted(f"ncu gave no counts: {re.sub('==[A-Z]+==', '', errors[0]).strip()}")
-    units = rows[0] if not rows[0]["ID"] else {}
+        errors = [line for line in lines if line.startswith("==ERROR==")]
+        last = [*(errors or lines[-1:]), "it printed nothing"][0]
+        raise NotCounted(f"ncu gave no counts: {re.sub('==[A-Z]+==', '', last).strip()}")
     counted = {}
     for metric in metrics:
         values = []
         for row in launches:
             with contextlib.suppress(ValueError):  # n/a: this GPU has no such counter
-                values.append(
-                    (
-                        _number(row, units, metric),
-                        _number(row, units, CYCLES) if row.get(CYCLES) else 1.0,
-                    )
-                )
+                weight = _number(row, CYCLES) if row.get(CYCLES) else 1.0
+                values.append((_number(row, metric), weight))
         if values and metric.endswith(".sum"):
             counted[metric] = sum(value for value, _ in values)
         elif values:
-            counted[metric] = sum(value * cycles for value, cycles in values) / sum(
-                cycles for _, cycles in values
-            )
+            weights = sum(weight for _, weight in values)
+            counted[metric] = sum(value * weight for value, weight in values) / weights
     return counted
 
 

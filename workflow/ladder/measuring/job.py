@@ -66,30 +66,6 @@ class Job:
             name, configuration, str(path), row.get("binary", ""), row.get("sha256", ""), precision
         )
 
-    def row(
-        self,
-        uuid: str,
-        candidate: Candidate,
-        problem: Problem,
-        state: str,
-        columns: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """Return a measurement as a row of samples: what was measured, when and where, and the
-        columns of its outcome.
-        """
-        return {
-            "device": self.device,
-            "kernel": candidate.name,
-            "configuration": candidate.configuration,
-            "precision": candidate.precision or None,
-            **vars(problem),
-            "state": state,
-            "reference": self.plan["reference"],
-            "uuid": uuid,
-            "time": now(),
-            **columns,
-        }
-
 
 def read_binaries(paths: Iterable[Path]) -> dict[Name, dict[str, Any]]:
     """Return the rows of files `resources.csv`. Each `binary` becomes an absolute path: a kernel
@@ -132,6 +108,25 @@ class Run(ABC):
     @abstractmethod
     def about(self) -> dict[str, Any]:
         """Return what the session of this kind of job says besides what all say."""
+
+    def row(
+        self, candidate: Candidate, problem: Problem, state: str, columns: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return a measurement as a row of samples: what was measured, when and where, and the
+        columns of its outcome.
+        """
+        return {
+            "device": self.job.device,
+            "kernel": candidate.name,
+            "configuration": candidate.configuration,
+            "precision": candidate.precision or None,
+            **vars(problem),
+            "state": state,
+            "reference": self.job.plan["reference"],
+            "uuid": self.uuid,
+            "time": now(),
+            **columns,
+        }
 
     def measure_all(self) -> None:
         """Measure what the journal lacks, and let the worker end, whatever happens."""

@@ -144,10 +144,7 @@ class Session:
                 if not failure.alive:
                     self.end()
                 if last or not failure.killed:
-                    if (
-                        failure.starved
-                        and 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < needed
-                    ):
+                    if failure.starved and peak_memory_bytes() < needed:
                         raise InputError(
                             f"{self.uuid}: the system ran out of memory and killed the worker; "
                             f"{NO_FAULT}"
@@ -352,7 +349,7 @@ class Session:
         return {
             "busy_seconds": round(self._busy_us / 1e6, 3),
             "children": self.children,
-            "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
+            "peak_memory_bytes": peak_memory_bytes(),
         }
 
     def _used_by_others(self) -> float:
@@ -406,6 +403,11 @@ class Session:
         }
 
 
+def peak_memory_bytes() -> int:
+    """Return the most memory that a worker of this process has used."""
+    return 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+
+
 def check_binary(candidate: Candidate) -> None:
     """Raise `InputError` if a candidate's binary is not the one that was compiled."""
     if candidate.path is None:
@@ -422,17 +424,14 @@ def columns_of(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a device's readings as columns: the median of each, and clock and throttle reasons of
     every sample.
     """
-    known = {
-        name: [reading[name] for reading in readings if reading.get(name) is not None]
-        for name in READINGS
-    }
-    throttle = [reading.get("throttle_reasons") for reading in readings]
-    return {
-        name: median_interval(values)[0] if values else None for name, values in known.items()
-    } | {
-        "throttle_reasons": reduce(or_, (bits or 0 for bits in throttle))
-        if any(bits is not None for bits in throttle)
-        else None,
+
+    def known(name: str) -> list[Any]:
+        return [reading[name] for reading in readings if reading.get(name) is not None]
+
+    medians = {name: median_interval(known(name))[0] if known(name) else None for name in READINGS}
+    throttled = known("throttle_reasons")
+    return medians | {
+        "throttle_reasons": reduce(or_, throttled) if throttled else None,
         "samples_sm_clock_mhz": [reading.get("sm_clock_mhz") for reading in readings],
-        "samples_throttle_reasons": throttle,
+        "samples_throttle_reasons": [reading.get("throttle_reasons") for reading in readings],
     }

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -80,23 +81,21 @@ def oom_kills() -> int:
     return int(counts[1]) if counts else 0
 
 
+@dataclass(eq=False)
 class Failure(Exception):
-    """The child ended, was killed at its time limit, or refused a request: `alive` if it can go on,
-    `killed` if from outside.
+    """The child ended, was killed at its time limit, or refused a request."""
 
-    `starved` if it was killed when the system ran out of memory.
-    """
+    status: Status
+    reason: str
+    alive: bool
+    """Whether it can go on."""
+    killed: bool = False
+    """Whether it was killed from outside."""
+    starved: bool = False
+    """Whether it was killed when the system ran out of memory."""
 
-    def __init__(
-        self, status: Status, reason: str, alive: bool, killed: bool = False, starved: bool = False
-    ) -> None:
-        self.status, self.reason, self.alive, self.killed, self.starved = (
-            status,
-            plain(reason),
-            alive,
-            killed,
-            starved,
-        )
+    def __post_init__(self) -> None:
+        self.reason = plain(self.reason)
         super().__init__(self.reason)
 
     @property
@@ -106,7 +105,7 @@ class Failure(Exception):
 
     def during(self, what: str) -> "Failure":
         """Return the same failure with a reason that begins with what was being done."""
-        return Failure(self.status, f"{what}: {self.reason}", self.alive, self.killed, self.starved)
+        return replace(self, reason=f"{what}: {self.reason}")
 
 
 class Child:
@@ -213,14 +212,13 @@ class Child:
         """Kill the child, and return why. A child that somebody had stopped by a signal is taken
         for killed from outside.
         """
+        stopped = False
         with contextlib.suppress(psutil.Error):
-            if psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED:
-                self.kill()
-                return Failure(
-                    status, f"{reason}: it had been stopped by a signal", alive=False, killed=True
-                )
+            stopped = psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED
         self.kill()
-        return Failure(status, reason, alive=False)
+        if stopped:
+            reason += ": it had been stopped by a signal"
+        return Failure(status, reason, alive=False, killed=stopped)
 
     def _epitaph(self) -> str:
         code = self.process.returncode

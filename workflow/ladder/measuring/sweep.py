@@ -238,7 +238,7 @@ class Sweep(Run):
                     [outcome["reason"], *remarks(self.job.environment["attributes"])]
                 ),
             }
-        row = self.job.row(self.uuid, entry.candidate, entry.problem, "warm", outcome)
+        row = self.row(entry.candidate, entry.problem, "warm", outcome)
         self.journal.append(
             {
                 "key": entry.key,
