@@ -36,6 +36,7 @@ from ladder.devices import operands
 from ladder.devices.base import Launch
 from ladder.devices.lock import first_gpu
 from ladder.measuring import timing
+from ladder.measuring.protocol import Time
 from ladder.measuring.verify import judge
 from ladder.measuring.worker import open_device
 from ladder.model.campaign import Limits
@@ -127,7 +128,7 @@ def medians(bench: Bench, launch: Launch) -> dict[str, float]:
     by_state = {}
     for state in STATES:
         limits = Limits(min_samples=30, max_samples=60, race=False)
-        rounds = timing.Rounds(bench.device, [launch], launch, state, limits, 0)
+        rounds = timing.Rounds(bench.device, [launch], launch, Time([], state, limits, 0, 0.0))
         series: dict[int, timing.Series] = {}
         while not rounds.done:
             series |= rounds.next()

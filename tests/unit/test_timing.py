@@ -1,100 +1,99 @@
-"""Timing on a device whose clock the test turns."""
+"""Timing on a simulated GPU whose launches take what the test says."""
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+import simulated
 from ladder.core import clock
-from ladder.devices.base import Audit, Device, Errors, Launch, Refused, Sample, Timed
+from ladder.devices.base import Audit, Refused, Timed
 from ladder.measuring import timing
+from ladder.measuring.protocol import Time
 from ladder.model.campaign import Limits
 from ladder.model.problem import Problem
 
+pytestmark = pytest.mark.usefixtures("gpus")
 OK = Audit(0.0, 0, 0)
 
 
-class Scripted(Device):
-    """Times come from functions of the round, audits from `audits`; `rounds` remembers the order in
-    which launches were timed.
-    """
+class Round(NamedTuple):
+    """What was timed in a round: the launches of each sample, in order."""
 
-    kind = "cpu"
-    warm_seconds = 0.0
+    samples: dict[str, int]
+    cold: bool
+    seed: int
+    compare: bool
+
+    @property
+    def order(self):
+        return list(self.samples)
+
+
+def at(value, turn):
+    """A value, or what a function says of a round."""
+    return value(turn) if callable(value) else value
+
+
+class Bench(simulated.Gpu):
+    """Launches take `times`, in microseconds; `audits` and `cpu_ns` replace what is found."""
+
     round_seconds = 0.0
     """What a round takes of the clock."""
-    given = Problem(64, 64, 64, seed=5)
 
-    def __init__(self, **times: Callable[[int], float]) -> None:
-        self.times, self.round, self.rounds, self.cold, self.seeds, self.compared = (
-            times,
-            0,
-            [],
-            [],
-            [],
-            [],
-        )
-        self.made: list[dict[str, int]] = []
-        """The launches of each sample of each round."""
-        self.audits: dict[str, Callable[[int], Audit]] = {}
-        self.cpu_ns: dict[str, Callable[[int], tuple[int, int]]] = {}
-        self.launches = {name: Launch(lambda *addresses: lambda: None) for name in times}
-        self.reserved: list[tuple[int, bool]] = []
-
-    def reserve(self, times, cold):
-        self.reserved.append((times, cold))
+    def __init__(self, **times):
+        super().__init__("GPU-1")
+        self.operands(Problem(8, 8, 8, seed=5))
+        self.launches = {name: self._launch("right()", {}) for name in times}
+        self.times, self.audits, self.cpu_ns, self.rounds = times, {}, {}, []
 
     def sample(self, launch, times, cold=False):
-        (name,) = (name for name, own in self.launches.items() if own is launch)
-        return Sample(name, lambda: None, times)
+        sample = super().sample(launch, times, cold)
+        (sample.name,) = (name for name, own in self.launches.items() if own is launch)
+        return sample
+
+    def monitor(self):
+        return {"sm_clock_mhz": 1000 + len(self.rounds)}
 
     def time_round(self, samples, cold, seed, compare=False):
-        self.round += 1
-        if self.round_seconds:
-            clock.sleep(self.round_seconds)
-        names = [sample.call for sample in samples]
-        self.rounds.append(names)
-        self.made.append({sample.call: sample.times for sample in samples})
-        self.cold.append(cold)
-        self.seeds.append(seed)
-        self.compared.append(compare)
-        self.reading = {"sm_clock_mhz": 1000 + self.round}
-        errors = Errors(0.0, 1.0, 1.0, 0.0, 0, 0, 0) if compare else None
+        launches = {sample.name: sample.times for sample in samples}
+        self.rounds.append(Round(launches, cold, seed, compare))
+        turn = len(self.rounds)
+        clock.sleep(self.round_seconds)
         return [
-            Timed(
-                self.times[name](self.round) * sample.times,
-                self.audits.get(name, lambda r: OK)(self.round),
-                errors,
-                self.cpu_ns.get(name, lambda r: (0, 0))(self.round),
+            replace(
+                timed,
+                us=at(self.times[name], turn) * repeats,
+                audit=at(self.audits.get(name, OK), turn),
+                cpu_ns=at(self.cpu_ns.get(name, (0, 0)), turn),
             )
-            for name, sample in zip(names, samples, strict=True)
+            for timed, (name, repeats) in zip(
+                super().time_round(samples, cold, seed, compare), launches.items(), strict=True
+            )
         ]
 
 
-Scripted.__abstractmethods__ = frozenset()
-
-
-def run(device: Scripted, state: str = "warm", **limits: object) -> dict[int, timing.Series]:
-    launches = [launch for name, launch in device.launches.items() if name != "reference"]
-    best, seed = limits.pop("best", 0.0), limits.pop("seed", 7)
-    given = Limits(
-        **{"min_samples": 10, "max_samples": 50, "sample_us": 500.0, "race": False, **limits}
-    )
-    return measured(
-        timing.Rounds(device, launches, device.launches["reference"], state, given, seed, best)
-    )
-
-
-def measured(rounds: timing.Rounds) -> dict[int, timing.Series]:
-    series = {}
+def run(device, kind=timing.Rounds, state="warm", best=0.0, seed=7, **limits):
+    """The series of all launches but the reference, by name."""
+    *names, reference = device.launches
+    usual = {"min_samples": 10, "max_samples": 50, "sample_us": 500.0, "race": False}
+    request = Time([], state, Limits(**usual | limits), seed, best)
+    launches = [device.launches[name] for name in names]
+    rounds, series = kind(device, launches, device.launches[reference], request), {}
     while not rounds.done:
         series |= rounds.next()
-    return series
+    return {names[place]: of_launch for place, of_launch in series.items()}
 
 
 def steady(*names):
-    return Scripted(**dict.fromkeys(names, lambda r: 100.0), reference=lambda r: 50.0)
+    return Bench(**dict.fromkeys(names, 100.0), reference=50.0)
+
+
+def noisy(us, amplitude, seed=0):
+    """Times with noise of that amplitude."""
+    random = np.random.default_rng(seed)
+    return lambda turn: us + amplitude * random.random()
 
 
 NOISE = np.random.default_rng(0).random(60)
@@ -125,141 +124,6 @@ def test_a_launch_has_enough_samples(samples, limits, best, stop, count):
         if reason := timing.reason_to_stop(series, given, best):
             break
     assert (reason, len(series.samples)) == (stop, count)
-    if stop == "max_seconds" and count > 10:
-        assert sum(series.samples[:-1]) <= 2e6 < sum(series.samples)
-
-
-def test_a_steady_kernel_stops_at_the_target_with_the_least_samples():
-    series = run(steady("kernel"))[0]
-    assert (series.stop, len(series.samples), series.repeats) == ("target", 10, 5)
-    assert series.samples == [100.0] * 10  # of one launch, not of five
-    assert series.reference == [50.0] * 10
-
-
-def test_samples_and_reference_are_of_the_same_round():
-    device = Scripted(kernel=lambda r: 100.0 + r, reference=lambda r: 50.0 + r / 2)
-    series = run(device)[0]
-    assert [k / r for k, r in zip(series.samples, series.reference, strict=True)] == [2.0] * len(
-        series.samples
-    )
-
-
-def test_rounds_interleave_in_a_random_order_that_the_seed_fixes():
-    def orders() -> list[list[str]]:
-        device = Scripted(
-            a=lambda r: 600 + 0.618 * r % 1,
-            b=lambda r: 600 + 0.414 * r % 1,
-            reference=lambda r: 600.0,
-        )
-        run(device, target=1e-9, max_samples=40)
-        return device.rounds[-40:]
-
-    first = orders()
-    assert first == orders()
-    assert all(sorted(names) == ["a", "b", "reference"] for names in first)
-    assert {names.index("reference") for names in first} == {0, 1, 2}
-
-
-def test_what_is_done_leaves_and_the_rest_goes_on():
-    noise = np.random.default_rng(0)
-    device = Scripted(
-        steady=lambda r: 100.0, noisy=lambda r: 100 + 50 * noise.random(), reference=lambda r: 50.0
-    )
-    series = run(device, max_samples=25)
-    assert (len(series[0].samples), len(series[1].samples)) == (10, 25)
-    assert len(device.rounds[-1]) == 2
-
-
-@pytest.mark.parametrize(("rotates", "repeats"), [(False, 1), (True, 5)])
-def test_cold_samples_are_single_launches_but_where_their_operands_rotate(rotates, repeats):
-    device = steady("kernel")
-    device.rotates = rotates
-    series = run(device, state="cold")[0]
-    assert (series.repeats, series.samples[0], series.reference[0]) == (repeats, 100.0, 50.0)
-    assert all(device.cold)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_launch_as_long_as_the_reference_is_repeated_as_often(seed):
-    """The first launch of a round is slower, and so is the first one of a sample: different counts
-    would make one of two equals faster.
-    """
-
-    class Rising(Scripted):
-        def time_round(self, samples, cold, seed, compare=False):
-            times = super().time_round(samples, cold, seed, compare)
-            times = [replace(timed, us=timed.us + 1.0) for timed in times]
-            return (
-                [replace(times[0], us=times[0].us * 1.08), *times[1:]] if self.round <= 2 else times
-            )
-
-    device = Rising(same=lambda r: 5.0, slower=lambda r: 8.0, reference=lambda r: 5.0)
-    same, slower = (series for _, series in sorted(run(device, seed=seed).items()))
-    assert same.samples == same.reference
-    assert slower.repeats < same.repeats
-
-
-def test_the_first_rounds_are_in_an_order_that_the_seed_chooses():
-    first = []
-    for seed in range(20):
-        device = steady("kernel")
-        run(device, seed=seed)
-        assert device.rounds[0] == device.rounds[1]
-        first.append(device.rounds[0][0])
-    assert set(first) == {"kernel", "reference"}
-
-
-@pytest.mark.parametrize(("times", "rounds"), [([100.0], 2), ([100.0, 150.0], 9)])
-def test_it_warms_up_for_as_long_as_the_device_asks_and_until_two_rounds_agree(
-    times, rounds, virtual_clock
-):
-    device = Scripted(kernel=lambda r: times[r % len(times)], reference=lambda r: 50.0)
-    device.round_seconds = 0.01
-    device.warm_seconds = 0.035
-    samples = run(device)[0].samples
-    # two tell how long a launch takes, one is cut short
-    assert len(device.rounds) == 2 + rounds + len(samples) + 1
-
-
-def test_a_launch_as_long_as_that_is_not_made_again_while_others_warm_up():
-    device = Scripted(
-        long=lambda r: 2e4, longest=lambda r: 2e5, short=lambda r: 100.0, reference=lambda r: 50.0
-    )
-    device.warm_seconds = 0.01
-    run(device)
-    first, second, warming, *_ = map(set, device.rounds)
-    assert first == {"long", "longest", "short", "reference"}
-    # how long the longest takes, no loading of code can hide
-    assert second == {"long", "short", "reference"}
-    assert warming == {"short", "reference"}
-
-
-def test_a_slow_kernel_has_warmed_up_by_the_round_that_tells_how_slow_it_is():
-    device = Scripted(kernel=lambda r: 2e5, reference=lambda r: 1e5)
-    run(device)
-    assert len(device.rounds) == 1 + 10
-
-
-def test_the_clearly_slower_leave_the_race_early_and_the_close_ones_stay():
-    noise = np.random.default_rng(0)
-    device = Scripted(
-        best=lambda r: 100.0 + noise.random(),
-        close=lambda r: 103.0 + noise.random(),
-        slow=lambda r: 110.0 + noise.random(),
-        reference=lambda r: 50.0,
-    )
-    series = run(device, race=True, target=1e-3)
-    assert (series[2].stop, len(series[2].samples)) == ("race", timing.RACE_SAMPLES)
-    assert "race" not in (series[0].stop, series[1].stop)
-    assert all(mine.stop != "race" for mine in run(device, race=False, target=1e-3).values())
-
-
-def test_every_sample_has_the_reading_of_its_round():
-    device = steady("kernel")
-    series = run(device, sample_us=0.0)[0]
-    assert [reading["sm_clock_mhz"] for reading in series.readings] == [
-        1000 + device.round - 9 + i for i in range(10)
-    ]
 
 
 def test_drift_is_looked_for_ever_more_seldom():
@@ -269,74 +133,158 @@ def test_drift_is_looked_for_ever_more_seldom():
     assert len(looks) < 70
 
 
+def test_a_sample_is_the_time_of_one_launch_beside_the_reference_of_the_same_round():
+    device = Bench(kernel=lambda turn: 100 + turn / 100, reference=lambda turn: 50 + turn / 200)
+    series = run(device)["kernel"]
+    assert (series.stop, len(series.samples), series.repeats) == ("target", 10, 5)
+    ratios = np.array(series.samples) / series.reference
+    assert ratios == pytest.approx([2.0] * 10, rel=1e-12)
+    assert 100 < min(series.samples) < max(series.samples) < 101
+    first = len(device.rounds) - 10
+    clocks = [reading["sm_clock_mhz"] - 1000 for reading in series.readings]
+    turns = [turn for turn in range(first, first + 11) if not device.rounds[turn - 1].compare]
+    assert clocks == turns[-10:]
+
+
+def test_rounds_interleave_in_a_random_order_that_the_seed_fixes():
+    def orders(seed):
+        device = Bench(a=noisy(600, 1), b=noisy(600, 1, 1), reference=600.0)
+        run(device, target=1e-9, max_samples=40, seed=seed)
+        return [each.order for each in device.rounds]
+
+    first, others = orders(0), [orders(seed) for seed in range(1, 8)]
+    assert first == orders(0)
+    assert all(sorted(names) == ["a", "b", "reference"] for names in first)
+    assert {names.index("reference") for names in first} == {0, 1, 2}
+    # the rounds that tell how long a launch takes, too
+    assert all(names[0] == names[1] for names in others)
+    assert {names[0][0] for names in others} == {"a", "b", "reference"}
+
+
+def test_what_is_done_leaves_and_the_rest_goes_on():
+    device = Bench(steady=100.0, noisy=noisy(100, 50), reference=50.0)
+    series = run(device, max_samples=25)
+    assert (len(series["steady"].samples), len(series["noisy"].samples)) == (10, 25)
+    assert len(device.rounds[-1].samples) == 2
+
+
+@pytest.mark.parametrize(("rotates", "repeats"), [(False, 1), (True, 5)])
+def test_cold_samples_are_single_launches_but_where_their_operands_rotate(rotates, repeats):
+    device = steady("kernel")
+    device.rotates = rotates
+    series = run(device, state="cold")["kernel"]
+    assert (series.repeats, series.samples[0], series.reference[0]) == (repeats, 100.0, 50.0)
+    assert all(each.cold for each in device.rounds)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_launch_as_long_as_the_reference_is_repeated_as_often(seed):
+    """The first launch of a round is slower, and so is the first one of a sample: different counts
+    would make one of two equals faster.
+    """
+
+    class Rising(Bench):
+        def time_round(self, *given):
+            first, *others = super().time_round(*given)
+            factor = 1.08 if len(self.rounds) <= 2 else 1.0
+            times = [replace(first, us=first.us * factor), *others]
+            return [replace(timed, us=timed.us + 1.0) for timed in times]
+
+    series = run(Rising(same=5.0, slower=8.0, reference=5.0), seed=seed)
+    assert series["same"].samples == series["same"].reference
+    assert series["slower"].repeats < series["same"].repeats
+
+
+@pytest.mark.parametrize(("times", "rounds"), [([100.0], 2), ([100.0, 150.0], 9)])
+def test_it_warms_up_for_as_long_as_the_device_asks_and_until_two_rounds_agree(times, rounds):
+    device = Bench(kernel=lambda turn: times[turn % len(times)], reference=50.0)
+    device.round_seconds, device.warm_seconds = 0.01, 0.035
+    samples = run(device)["kernel"].samples
+    # two tell how long a launch takes, one is cut short
+    assert len(device.rounds) == 2 + rounds + len(samples) + 1
+
+
+def test_a_launch_as_long_as_that_is_not_made_again_while_others_warm_up():
+    device = Bench(long=2e4, longest=2e5, short=100.0, reference=50.0)
+    device.warm_seconds = 0.01
+    run(device)
+    first, second, warming, *_ = (set(each.samples) for each in device.rounds)
+    assert first == {"long", "longest", "short", "reference"}
+    # how long the longest takes, no loading of code can hide
+    assert second == {"long", "short", "reference"}
+    assert warming == {"short", "reference"}
+
+
+def test_the_clearly_slower_leave_the_race_early_and_the_close_ones_stay():
+    times = {"best": noisy(100, 1), "close": noisy(103, 1), "slow": noisy(110, 1)}
+    series = run(Bench(**times, reference=50.0), race=True, target=1e-3)
+    assert (series["slow"].stop, len(series["slow"].samples)) == ("race", timing.RACE_SAMPLES)
+    assert "race" not in (series["best"].stop, series["close"].stop)
+
+
+def compared(device):
+    """The place of the round that is compared."""
+    (turn,) = [turn for turn, each in enumerate(device.rounds) if each.compare]
+    return turn
+
+
 def test_every_round_draws_operands_of_its_own_and_one_at_random_compares_all_of_them():
-    compared = set()
+    places = set()
     for seed in range(12):
         device = steady("kernel")
-        (series,) = run(device, seed=seed, sample_us=0.0).values()
-        (which,) = [turn for turn, compare in enumerate(device.compared) if compare]
-        assert device.seeds[which] == device.given.seed  # whose reference is at hand
-        assert len(set(device.seeds)) == len(device.seeds)
-        assert series.errors == Errors(0.0, 1.0, 1.0, 0.0, 0, 0, 0)
-        compared.add(which - (len(device.rounds) - 10))
+        series = run(device, seed=seed, sample_us=0.0)["kernel"]
+        turn, seeds = compared(device), [each.seed for each in device.rounds]
+        assert seeds[turn] == device.given.seed  # whose reference is at hand
+        assert len(set(seeds)) == len(seeds)
+        assert series.errors.ref2 > 0
+        places.add(turn - (len(device.rounds) - 10))
     # also what leaves the race first has been compared
-    assert compared == set(range(timing.RACE_SAMPLES))
+    assert places == set(range(timing.RACE_SAMPLES))
 
 
 def test_the_round_that_is_compared_ends_after_any_launch_of_its_samples_and_gives_no_time():
-    lengths = set()
+    """So a launch is found that leaves its work to the last of a sample."""
+    lengths, late, caught = set(), [], []
     for seed in range(24):
-        device = steady("kernel")
-        (series,) = run(device, seed=seed).values()  # samples of five launches
-        (which,) = [turn for turn, compare in enumerate(device.compared) if compare]
-        lengths.add(device.made[which]["kernel"])
-        assert {made["kernel"] for made in device.made[which + 1 :]} == {series.repeats} == {5}
-        assert len(device.rounds) == 2 + 1 + len(series.samples)  # two tell how long a launch takes
+        device = steady("right", "late")
+        device.audits["late"] = lambda turn, rounds=device.rounds: (
+            OK if rounds[-1].samples["late"] in (1, 5) else Audit(1.0, 0, 0)
+        )
+        series = run(device, seed=seed)
+        turn = compared(device)
+        later = {each.samples["right"] for each in device.rounds[turn + 1 :]}
+        assert later == {series["right"].repeats} == {5}
+        # two tell how long a launch takes
+        assert len(device.rounds) == 2 + 1 + len(series["right"].samples)
+        lengths.add(device.rounds[turn].samples["right"])
+        late.append(device.rounds[turn].samples["late"])
+        caught.append(bool(series["late"].fault))
     assert lengths == {1, 2, 3, 4}
+    assert caught == [length > 1 for length in late]
 
 
-def test_a_launch_that_leaves_its_work_to_the_last_of_its_sample_is_found_in_the_round_that_is_cut_short():
-    """It has learned how many a sample has."""
-    device = steady("right", "late")
-    device.audits["late"] = lambda r: OK if device.made[-1]["late"] in (1, 5) else bad()(r)
-    caught = [bool(run(device, seed=seed)[1].fault) for seed in range(8)]
-    cut = [
-        made["late"]
-        for made, compared in zip(device.made, device.compared, strict=True)
-        if compared
-    ]
-    assert caught == [made > 1 for made in cut]
-    assert sum(caught) > 4
-
-
-def test_room_is_made_for_the_longest_sample_before_the_first_is_made():
-    device = Scripted(slow=lambda r: 100.0, fast=lambda r: 10.0, reference=lambda r: 50.0)
-    run(device)
-    assert device.reserved == [(50, False)]
-
-
-def bad(worst=1.0, changed=0, stray=0, first=0):
-    return lambda r: Audit(worst, changed, stray) if r >= first else OK
-
-
-def test_what_an_audit_finds_ends_the_sampling_of_that_launch_alone():
+@pytest.mark.parametrize(
+    ("audit", "message"),
+    [
+        (Audit(0.0, 0, 3), "3 elements outside C were overwritten"),
+        *((Audit(worst, 0, 0), "a row of C is off by") for worst in (1e-3, np.inf, np.nan)),
+    ],
+)
+def test_what_an_audit_finds_ends_the_sampling_of_that_launch_alone(audit, message):
     device = steady("right", "wrong")
-    device.audits["wrong"] = bad(stray=3, worst=0.0, first=8)
+    device.audits["wrong"] = lambda turn: audit if turn >= 8 else OK
     series = run(device, target=-1.0, max_samples=20)
-    assert (series[0].stop, series[0].fault, len(series[0].samples)) == ("max_samples", "", 20)
-    assert series[1].stop == "fault"
-    assert (
-        series[1].fault
-        == f"sample {len(series[1].samples) + 1}: 3 elements outside C were overwritten"
-    )
-    assert len(series[1].samples) < 8
+    right, wrong = series["right"], series["wrong"]
+    assert (right.stop, right.fault, len(right.samples)) == ("max_samples", "", 20)
+    assert wrong.stop == "fault"
+    assert wrong.fault.startswith(f"sample {len(wrong.samples) + 1}: {message}")
+    assert len(wrong.samples) < 8
 
 
-@pytest.mark.parametrize("worst", [1e-3, float("inf"), float("nan")])
-def test_a_row_that_is_off_is_a_fault(worst):
-    device = steady("kernel")
-    device.audits["kernel"] = bad(worst)
-    assert "a row of C is off by" in run(device)[0].fault
+def refused(device, status, message):
+    with pytest.raises(Refused, match=message) as refusal:
+        run(device)
+    assert (refusal.value.status, refusal.value.fatal) == (status, True)
 
 
 def test_threads_that_compute_beside_the_reference_are_refused():
@@ -345,28 +293,24 @@ def test_threads_that_compute_beside_the_reference_are_refused():
     """
     device = steady("kernel")
     device.cpu_ns = {
-        "kernel": lambda r: (4_000, 1_000),
-        "reference": lambda r: (1_040 if r % 2 else 1_000, 1_000),
+        "kernel": (4_000, 1_000),
+        "reference": lambda turn: (1_040 if turn % 2 else 1_000, 1_000),
     }
-    assert run(device)[0].stop == "target"  # a kernel's own threads may compute while it is timed
-    device.cpu_ns["reference"] = lambda r: (1_750, 1_000)
-    message = (
-        "threads that a call has left behind computed beside the reference, for 75% of its "
-        "own CPU time"
+    assert run(device)["kernel"].stop == "target"  # its own threads may compute while it is timed
+    device.cpu_ns["reference"] = (1_750, 1_000)
+    refused(
+        device,
+        "launch_error",
+        "threads that a call has left behind computed beside the reference, for 75% of its own "
+        "CPU time",
     )
-    with pytest.raises(Refused, match=message) as refused:
-        run(device)
-    assert (refused.value.status, refused.value.fatal) == ("launch_error", True)
 
 
 def test_a_reference_that_becomes_wrong_ends_it_all():
     device = steady("kernel")
-    device.audits["reference"] = bad(first=6)
-    with pytest.raises(
-        Refused, match="the reference beside it became wrong: a row of C is off by 1 of its size"
-    ) as refused:
-        run(device)
-    assert (refused.value.status, refused.value.fatal) == ("incorrect", True)
+    device.audits["reference"] = lambda turn: Audit(1.0, 0, 0) if turn >= 6 else OK
+    message = "the reference beside it became wrong: a row of C is off by 1 of its size"
+    refused(device, "incorrect", message)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -376,50 +320,33 @@ def test_who_overwrites_an_operand_is_at_fault_and_not_those_that_follow_in_the_
     """
     device = steady("a", "culprit", "b")
 
-    def audit(name):
-        def of_round(r):
-            order = device.rounds[-1]
-            if r < 7 or "culprit" not in order or order.index(name) < order.index("culprit"):
-                return OK
-            return Audit(0.5, 4, 0)
+    def audit(name, turn):
+        order = device.rounds[-1].order
+        spoilt = turn >= 7 and "culprit" in order[: order.index(name) + 1]
+        return Audit(0.5, 4, 0) if spoilt else OK
 
-        return of_round
-
-    device.audits = {name: audit(name) for name in device.launches}
+    device.audits = {name: lambda turn, name=name: audit(name, turn) for name in device.launches}
     series = run(device, seed=seed, target=-1.0, max_samples=12)
-    assert "4 elements of A and B were overwritten" in series[1].fault
-    assert [series[key].fault for key in (0, 2)] == ["", ""]
-    assert [len(series[key].samples) for key in (0, 2)] == [12, 12]
-    spoilt = sum("culprit" in names for names in device.rounds)
-    compared = [
-        names for names, compare in zip(device.rounds, device.compared, strict=True) if compare
-    ][-1]
-    # whose times do not count
-    assert len(device.rounds) - spoilt == 12 - len(series[1].samples) + ("culprit" not in compared)
+    assert "4 elements of A and B were overwritten" in series["culprit"].fault
+    for other in (series["a"], series["b"]):
+        assert (other.fault, len(other.samples)) == ("", 12)
+    with_culprit = sum("culprit" in each.samples for each in device.rounds)
+    *_, last_compared = (each for each in device.rounds if each.compare)
+    alone = 12 - len(series["culprit"].samples)
+    # the times of the round that is compared do not count
+    assert len(device.rounds) - with_culprit == alone + ("culprit" not in last_compared.samples)
 
 
 def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_clock):
     """Three times at the most: a kernel could stop its process whenever it is slow."""
-    device, stopped = (
-        Scripted(ref=lambda r: 10.0, a=lambda r: 10.0),
-        iter([True, True, False, False]),
-    )
+    device, stopped = Bench(a=10.0, reference=10.0), iter([True, True, False, False])
 
     def sustain(sample, us, seed):
-        device.rounds.append(sample.call)
         late = next(stopped, True)
         virtual_clock.stops += late
         return Timed((1e6 if late else 10.0) * sample.times, OK)
 
     device.sustain = sustain
-    asked = (
-        [device.launches["a"]],
-        device.launches["ref"],
-        "sustained",
-        Limits(states=["sustained"]),
-        1,
-    )
-    (series,) = measured(timing.Sustained(device, *asked)).values()
-    assert (series.samples, series.reference) == ([10.0], [10.0])
-    (series,) = measured(timing.Sustained(device, *asked)).values()  # stopped each time
-    assert series.samples == series.reference == [1e6]
+    for us in (10.0, 1e6):  # and then it is stopped each time
+        series = run(device, timing.Sustained, "sustained")["a"]
+        assert series.samples == series.reference == [us]

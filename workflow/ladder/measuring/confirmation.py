@@ -94,7 +94,6 @@ def finalists(
     or not: nothing but chance can tell them apart.
     """
     swept: dict[Problem, dict[str, list[tuple[float, Finalist]]]] = {}
-    raced: dict[Problem, list[Finalist]] = {}
     for row in rows:
         if row["status"] != "correct" or row["state"] != "warm":
             continue
@@ -107,23 +106,21 @@ def finalists(
             median_interval(row["samples_us"])[0],
             context or bool(row["tensor_cores"]),
         )
-        of_kernels = swept.setdefault(problem, {})
-        if row["stop"] == "race":
-            raced.setdefault(problem, []).append(finalist)
-        else:
-            ratio = paired_ratio(row["reference_us"], row["samples_us"])[0]
-            of_kernels.setdefault(kernel, []).append((ratio, finalist))
+        raced = row["stop"] == "race"
+        ratio = 0.0 if raced else paired_ratio(row["reference_us"], row["samples_us"])[0]
+        swept.setdefault(problem, {}).setdefault(kernel, []).append((ratio, finalist))
     chosen: dict[Problem, list[Finalist]] = {}
     for problem in sorted(
         swept, key=lambda problem: (problem.element_type, problem.flops, problem.label)
     ):
-        chosen[problem], others = [], list(raced.get(problem, []))
+        chosen[problem], others = [], []
         for timed in swept[problem].values():
             timed.sort(key=lambda item: -item[0])
             least = timed[0][0] * (1 - within)
-            near = [finalist for ratio, finalist in timed if ratio >= least][:most]
-            chosen[problem] += [replace(near[0], role="best"), *near[1:]]
-            others += [finalist for _, finalist in timed if finalist not in near]
+            near = [finalist for ratio, finalist in timed if ratio and ratio >= least][:most]
+            if near:
+                chosen[problem] += [replace(near[0], role="best"), *near[1:]]
+            others += [finalist for _, finalist in timed[len(near) :]]
         kernels = {
             finalist.candidate.sha256: finalist.candidate.name for finalist in chosen[problem]
         }

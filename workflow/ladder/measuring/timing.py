@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from ladder.core import clock
 from ladder.core.stats import DRIFT, paired_ratio, relative_half_width, trend
 from ladder.devices.base import Device, Errors, Launch, Refused, Sample, Timed
+from ladder.measuring.protocol import Time
 from ladder.measuring.verify import fault
 from ladder.model.campaign import Limits
 
@@ -130,24 +131,18 @@ class Rounds:
     than `limits.sample_us` are repeated within a sample; in state `cold` only if the device rotates
     copies of the operands for that. Each cold sample begins after a flush of the caches. With
     `limits.race` a launch leaves early if it is clearly slower than the best of these, or than one
-    whose ratio to the reference is at least `best`.
+    whose ratio to the reference is at least `request.best`.
 
     Raises `Refused` if the reference becomes wrong, or if threads that a call has left behind
     compute while it is timed: also if they sleep whenever the device looks for them.
     """
 
     def __init__(
-        self,
-        device: Device,
-        launches: Sequence[Launch],
-        reference: Launch,
-        state: str,
-        limits: Limits,
-        seed: int,
-        best: float = 0.0,
+        self, device: Device, launches: Sequence[Launch], reference: Launch, request: Time
     ) -> None:
-        self.device, self.cold, self.limits, self.best = device, state == "cold", limits, best
-        self.start, self.random = clock.now(), np.random.default_rng(seed)
+        self.device, self.limits, self.best = device, request.limits, request.best
+        self.cold = request.state == "cold"
+        self.start, self.random = clock.now(), np.random.default_rng(request.seed)
         self.turn, self.compared, self.discarded, self.cpu_ns = 0, -1, 0, (0, 0)
         self.members = [_Member(launch) for launch in launches]
         self.active = dict(enumerate(self.members))
@@ -161,7 +156,7 @@ class Rounds:
         shorter = [member for member in self.everyone if member.us < LONG_US]
         if shorter:
             self._time_roughly(shorter)
-        repeats = self._repeats(limits.sample_us if device.rotates or not self.cold else 0.0)
+        repeats = self._repeats(self.limits.sample_us if device.rotates or not self.cold else 0.0)
         device.reserve(max(repeats.values()), self.cold)
         self._make_samples(repeats)
         for member in self.everyone:

@@ -244,15 +244,7 @@ class Worker:
         launches = [self.launches[candidate] for candidate in request.candidates]
         before = self.device.other_processes()
         kind = timing.Sustained if request.state == SUSTAINED else timing.Rounds
-        rounds = kind(
-            self.device,
-            launches,
-            self.reference,
-            request.state,
-            request.limits,
-            request.seed,
-            request.best,
-        )
+        rounds = kind(self.device, launches, self.reference, request)
         while not rounds.done:
             finished = rounds.next()
             for index, series in finished.items():
