@@ -33,9 +33,8 @@ def start(tmp_path):
     lock = os.open("/dev/null", os.O_RDONLY)
 
     def run(support=None):
-        (tmp_path / "support.so").write_bytes(
-            compile_support("cpu", "") if support is None else support
-        )
+        library = compile_support("cpu", "") if support is None else support
+        (tmp_path / "support.so").write_bytes(library)
         children.append(Child("cpu", "cpu-x", tmp_path / "support.so", lock))
         return children[-1]
 
@@ -45,12 +44,42 @@ def start(tmp_path):
     os.close(lock)
 
 
-def test_a_support_library_that_cannot_be_loaded_is_the_machines_fault(start):
-    with pytest.raises(
-        InputError,
-        match=r"support\.so: cannot be loaded from .*: .*file too short.*; no fault of a kernel's",
-    ):
-        start(b"")
+@pytest.fixture
+def silent(monkeypatch, virtual_clock):
+    """A child that says nothing by itself, and the other end of its pipe."""
+    monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 1)
+    child = Child.__new__(Child)
+    child.connection, other_end = supervisor.pipe()
+    child.process = subprocess.Popen(["sleep", "600"])
+    child.errors = tempfile.TemporaryFile()
+    yield child, other_end
+    child.kill()
+
+
+def failed(child, message=None):
+    """The failure of a request, with that in its reason."""
+    with pytest.raises(Failure, match=message) as failure:
+        list(child.ask(CHECK, 10))
+    return failure.value
+
+
+@pytest.mark.parametrize(
+    ("support", "executable", "message"),
+    [
+        (b"", sys.executable, r"support\.so: cannot be loaded from .*: .*file too short.*"),
+        (
+            None,
+            "/bin/false",
+            "cpu-x: the device cannot be opened: the child process ended with exit code 1",
+        ),
+    ],
+)
+def test_a_worker_that_does_not_start_is_the_machines_fault(
+    start, monkeypatch, support, executable, message
+):
+    monkeypatch.setattr(sys, "executable", executable)
+    with pytest.raises(InputError, match=f"{message}; no fault of a kernel's"):
+        start(support)
 
 
 def test_where_code_may_not_be_run_from_is_told_before_any_kernel(tmp_path, monkeypatch):
@@ -67,62 +96,59 @@ def test_where_code_may_not_be_run_from_is_told_before_any_kernel(tmp_path, monk
         cpu._load_from(tmp_path / "..", tmp_path / "support.so")
 
 
-def test_a_worker_that_does_not_start_is_the_machines_fault(start, monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    message = (
-        "cpu-x: the device cannot be opened: the child process ended with exit code 1; no fault"
-    )
-    with pytest.raises(InputError, match=message):
-        start()
-
-
-def test_a_worker_is_told_by_its_last_words_alone(start):
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (b"x" * 99_999 + b"\n\x1b[31mred\x07", r"\x1b[31mred\x07"),
+        # PyCUDA ends a process in which something was raised with a banner
+        (b"RuntimeError: the reason\n  ----------\n\n", "RuntimeError: the reason"),
+    ],
+)
+def test_a_worker_is_told_by_its_last_words_alone(start, output, reason):
     child = start()
-    child.errors.write(b"x" * 99_999 + b"\n\x1b[31mred\x07")
+    child.errors.write(output)
     child.errors.flush()
     child.process.kill()
-    with pytest.raises(Failure) as failure:
-        list(child.ask(CHECK, 60))
-    assert failure.value.reason == r"the child process was killed by signal 9: \x1b[31mred\x07"
-    assert failure.value.killed
+    failure = failed(child)
+    assert failure.reason == f"the child process was killed by signal 9: {reason}"
+    assert failure.killed
+
+
+def test_an_error_that_nobody_foresaw_is_a_workers_last_word(start):
+    failed(start(), r"ended with exit code 1: KeyError: Candidate\(name='unknown'.*")
 
 
 @pytest.mark.parametrize(
     "sent", [b"\0\0\0\4gone", b"\0\0\0\2[]", b"\0\0\0\2{}", b"\x7f\xff\xff\xff", b"\0\0\1\0half"]
 )
-def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent, monkeypatch):
-    monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 1)
-    child = Child.__new__(Child)
-    child.connection, other_end = supervisor.pipe()
-    child.process = subprocess.Popen(["sleep", "60"])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(silent, sent, stopped):
+    """If somebody had stopped it by a signal, it is tried again."""
+    child, other_end = silent
     os.write(other_end.fileno(), sent)
-    with pytest.raises(Failure, match="something wrote to the pipe") as failure:
-        list(child.ask(CHECK, 60))
-    assert (failure.value.status, failure.value.alive, failure.value.killed) == (
-        "launch_error",
-        False,
-        False,
-    )
+    if stopped:
+        stop(child)
+    failure = failed(child, "something wrote to the pipe")
+    assert (failure.status, failure.alive, failure.killed) == ("launch_error", False, stopped)
     assert child.process.returncode == -9
 
 
-@pytest.fixture
-def silent(virtual_clock):
-    """A child that says nothing by itself, and the other end of its pipe."""
-    child = Child.__new__(Child)
-    child.connection, other_end = supervisor.pipe()
-    child.process = subprocess.Popen(["sleep", "600"])
-    yield child, other_end
-    child.process.kill()
-    child.process.wait()
+def stop(child):
+    os.kill(child.process.pid, signal.SIGSTOP)
+    os.waitpid(child.process.pid, os.WUNTRACED)
 
 
-def test_a_child_that_does_not_answer_in_time_is_killed(silent, virtual_clock):
-    with pytest.raises(Failure, match="no answer within 10 s") as failure:
-        list(silent[0].ask(CHECK, 10))
-    assert (failure.value.status, failure.value.alive) == ("timeout", False)
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_worker_that_somebody_stopped_is_tried_again(silent, virtual_clock, stopped):
+    """And one that does not answer in time is killed."""
+    child, _ = silent
+    if stopped:
+        stop(child)
+    failure = failed(child, "no answer within 10 s(: it had been stopped by a signal)?$")
+    assert (failure.status, failure.alive, failure.killed) == ("timeout", False, stopped)
+    assert failure.reason.endswith("stopped by a signal") == stopped
     assert virtual_clock.now() == 1010
-    assert silent[0].process.returncode == -9
+    assert child.process.returncode == -9
 
 
 def test_each_answer_has_that_time(silent, virtual_clock):
@@ -143,27 +169,8 @@ def test_time_in_which_the_machine_stood_still_does_not_count(silent, virtual_cl
     assert list(child.ask(CHECK, 10)) == []
     virtual_clock.after(3, partial(virtual_clock.stand_still, 1000))
     start = virtual_clock.now()
-    with pytest.raises(Failure, match="no answer within 10 s"):
-        list(child.ask(CHECK, 10))
+    failed(child, "no answer within 10 s")
     assert 1008 < virtual_clock.now() - start < 1012  # and what hangs is found all the same
-
-
-@pytest.mark.parametrize(("sent", "status"), [(b"", "timeout"), (b"\0\0\1\0half", "launch_error")])
-def test_a_worker_that_somebody_stopped_is_tried_again(silent, monkeypatch, sent, status):
-    child, other_end = silent
-    monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 1)
-    child.connection, other_end = supervisor.pipe()
-    os.write(other_end.fileno(), sent)
-    os.kill(child.process.pid, signal.SIGSTOP)
-    os.waitpid(child.process.pid, os.WUNTRACED)
-    with pytest.raises(Failure, match="it had been stopped by a signal") as failure:
-        list(child.ask(CHECK, 10))
-    assert (failure.value.status, failure.value.alive, failure.value.killed) == (
-        status,
-        False,
-        True,
-    )
-    assert child.process.returncode == -9
 
 
 @pytest.mark.parametrize(
@@ -175,17 +182,10 @@ def test_a_worker_that_was_killed_for_want_of_memory_is_told_apart(
     monkeypatch.setattr(supervisor, "oom_kills", lambda: counted)
     child, other_end = silent
     other_end.close()
-    child.errors = tempfile.TemporaryFile()
     child.process.send_signal(number)
-    with pytest.raises(Failure) as failure:
-        list(child.ask(CHECK, 10))
-    assert (failure.value.killed, failure.value.starved) == (True, starved)
-    assert failure.value.during("on M=1").starved == starved
-
-
-def test_kills_for_want_of_memory_are_counted_by_the_system():
-    assert supervisor.oom_kills() >= 0
-    assert "oom_kill " in Path("/proc/vmstat").read_text()
+    failure = failed(child)
+    assert (failure.killed, failure.starved) == (True, starved)
+    assert failure.during("on M=1").starved == starved
 
 
 def test_where_no_process_can_be_started_that_is_told(start, monkeypatch):
@@ -250,30 +250,14 @@ def test_a_text_from_outside_is_printable_and_bounded():
     assert len(errors.plain("\0" * 3000)) == errors.REASON_CHARACTERS
 
 
-BENDING = {
-    "OPENBLAS_CORETYPE": "Prescott",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_CBWR": "COMPATIBLE",
-    "BLIS_ARCH_TYPE": "generic",
-    "OMP_PROC_BIND": "true",
-    "OMP_NUM_THREADS": "1",
-    "GOMP_CPU_AFFINITY": "0",
-    "KMP_AFFINITY": "compact",
-    "NVIDIA_TF32_OVERRIDE": "0",
-    "CUBLAS_WORKSPACE_CONFIG": ":0:0",
-    "CUBLASLT_LOG_LEVEL": "5",
-    "CUDA_LAUNCH_BLOCKING": "1",
-    "CUDA_FORCE_PTX_JIT": "1",
-    "CUDA_MODULE_LOADING": "EAGER",
-    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-    "MALLOC_ARENA_MAX": "1",
-    "GLIBC_TUNABLES": "glibc.malloc.check=3",
-    "LD_AUDIT": "",
-    "LD_BIND_NOW": "1",
-    "PYTHONOPTIMIZE": "2",
-    "PYTHONPATH": "/nowhere",
-    "LC_ALL": "C",
-}
+BENDING = """
+OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 MKL_CBWR=COMPATIBLE BLIS_ARCH_TYPE=generic
+OMP_PROC_BIND=true OMP_NUM_THREADS=1 GOMP_CPU_AFFINITY=0 KMP_AFFINITY=compact
+NVIDIA_TF32_OVERRIDE=0 CUBLAS_WORKSPACE_CONFIG=:0:0 CUBLASLT_LOG_LEVEL=5 CUDA_LAUNCH_BLOCKING=1
+CUDA_FORCE_PTX_JIT=1 CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=1 MALLOC_ARENA_MAX=1
+GLIBC_TUNABLES=glibc.malloc.check=3 LD_AUDIT= LD_BIND_NOW=1 PYTHONOPTIMIZE=2
+PYTHONPATH=/nowhere LC_ALL=C
+"""
 """Variables of each kind in the table of docs/method.md, LD_PRELOAD apart."""
 FLUSHES = """#include <xmmintrin.h>
 __attribute__((constructor)) static void set(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }
@@ -286,31 +270,14 @@ def test_no_variable_reaches_what_measures(start, monkeypatch, tmp_path):
     subprocess.run(
         [*toolchain.cc(), "-shared", "-fPIC", "flush.c", "-o", "flush.so"], cwd=tmp_path, check=True
     )
-    for name, value in (BENDING | {"LD_PRELOAD": str(tmp_path / "flush.so")}).items():
-        monkeypatch.setenv(name, value)
+    for setting in [*BENDING.split(), f"LD_PRELOAD={tmp_path / 'flush.so'}"]:
+        monkeypatch.setenv(*setting.split("=", 1))
     child = start()
     assert child.attributes == plain  # the library's kernels, the cores
     assert "flush.so" not in Path(f"/proc/{child.process.pid}/maps").read_text()
-    set_there = dict(
-        pair.split("=", 1)
-        for pair in Path(f"/proc/{child.process.pid}/environ").read_text().split("\0")[:-1]
-    )
-    assert set(set_there) <= {*toolchain.PASSED, *supervisor.IDLE, supervisor.MARK}
-
-
-def test_the_last_words_of_a_worker_are_words(start):
-    """PyCUDA ends a process in which something was raised with a banner, whose last line is
-    dashes.
-    """
-    child = start()
-    with pytest.raises(Failure, match=r"ended with exit code 1: KeyError: Candidate.*"):
-        list(child.ask(CHECK, 60))
-    child = start()
-    child.errors.write(b"RuntimeError: the reason\n  ----------\n\n")
-    child.errors.flush()
-    child.process.kill()
-    with pytest.raises(Failure, match=r"by signal 9: RuntimeError: the reason$"):
-        list(child.ask(CHECK, 60))
+    lines = Path(f"/proc/{child.process.pid}/environ").read_text().split("\0")[:-1]
+    names = {line.split("=", 1)[0] for line in lines}
+    assert names <= {*toolchain.PASSED, *supervisor.IDLE, supervisor.MARK}
 
 
 @pytest.mark.parametrize(
