@@ -4,7 +4,7 @@ launch.
 
 import ctypes
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -67,6 +67,28 @@ def right(p: Problem, a: Any, b: Any, c: Any) -> None:
     """`C <- alpha*A*B + beta*C`, summed in float64."""
     with np.errstate(all="ignore"):
         c[:] = reference(*(float(factor) for factor in scalars(p)), a, b, c)[0]
+
+
+def summed(p: Problem, a: Any, b: Any, order: Iterable[int]) -> Any:
+    """The product in the element type, summed along K in an order."""
+    total = np.zeros((p.m, p.n), a.dtype)
+    for k in order:
+        total += a[:, k : k + 1] * b[k : k + 1]
+    return total
+
+
+def doing(code: str) -> Compute:
+    """What a launch does that computes `right`, and then what Python says of `p`, `a`, `b`, `c` and
+    `old`, C as it was before.
+    """
+    compiled = compile(code, code, "exec")
+
+    def compute(p: Problem, a: Any, b: Any, c: Any) -> None:
+        names = {"p": p, "a": a, "b": b, "c": c, "old": c.copy(), "np": np, "poke": poke}
+        right(p, a, b, c)
+        exec(compiled, names)
+
+    return compute
 
 
 @contextmanager

@@ -188,6 +188,11 @@ def test_a_worker_that_was_killed_for_want_of_memory_is_told_apart(
     assert failure.during("on M=1").starved == starved
 
 
+def test_kills_for_want_of_memory_are_counted_by_the_system():
+    assert supervisor.oom_kills() >= 0
+    assert "oom_kill " in Path("/proc/vmstat").read_text()
+
+
 def test_where_no_process_can_be_started_that_is_told(start, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
