@@ -91,43 +91,6 @@ def test_on_a_gpu_the_culprits_of_a_group_are_found(run, names, when):
         assert (row["status"], len(row["samples_us"])) == ("correct", 4)
 
 
-def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(run):
-    wrong = {
-        2: "outside()",
-        3: "c[0, 0] = float('nan')",
-        4: "c[-1, -1] += 1",
-        5: "a[0, 0] += 1",
-        6: "b[-1, -1] += 1",
-    }
-    while_timed = ["outside C", *["a row of C is off by"] * 2, *["of A and B were overwritten"] * 2]
-    expected = ["outside C", "NaN", "on whole numbers"], while_timed
-    for timed, reasons in enumerate(expected):
-        rows = run(
-            "\n".join(
-                [
-                    "right()",
-                    *(
-                        f"if U == {u} and timed == {bool(timed)}: {what}"
-                        for u, what in wrong.items()
-                    ),
-                ]
-            )
-        )
-        bad = rows[1 : 1 + len(reasons)]
-        assert all(reason in row["reason"] for row, reason in zip(bad, reasons, strict=True)), [
-            row["reason"] for row in bad
-        ]
-        assert all(
-            row["reason"].startswith("while timed: sample " if timed else "on M=1 N=1 K=1 exact: ")
-            for row in bad
-        )
-        assert [row["status"] for row in rows] == [
-            "correct",
-            *["incorrect"] * len(reasons),
-            *["correct"] * (9 - len(reasons)),
-        ]
-
-
 def no_kernels_fault(run, tmp_path, timed, strikes, message, mended=lambda: None):
     """What strikes at launches of U = 4 ends the job; once it is gone, the next run finds that
     kernel right.

@@ -32,10 +32,13 @@ def outcomes(run):
     """Status and reason of every entry, in order."""
     try:
         run.measure_all()
-        records = [run.journal.records[entry.key] for entry in run.entries]
-        return [(record["status"], record["reason"]) for record in records]
+        return [(record["status"], record["reason"]) for record in run.records()]
     finally:
         run.journal.close()
+
+
+RIGHT = ("correct", "")
+ONE = {"problems": {"cuda": [{"square": 24}]}}
 
 
 def who(jobs, kind):
@@ -44,7 +47,7 @@ def who(jobs, kind):
 
 def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(jobs):
     run = jobs.open(JOB)
-    assert outcomes(run) == [("correct", "")] * 6
+    assert outcomes(run) == [RIGHT] * 6
     # of three configurations, on two problems
     assert who(jobs, RunGauntlet) == [(name,) for name in THREE]
     problems = [asked.request.problem for asked in jobs.of(SetProblem)]
@@ -56,14 +59,16 @@ def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(jobs):
     assert [(asked.who, asked.request.state) for asked in timings] == [(THREE, "warm")] * 2
     # nothing is timed before it
     assert jobs.asked.index(timings[0]) > jobs.asked.index(jobs.of(RunGauntlet)[-1])
-    record = run.journal.records[run.entries[0].key]
-    assert (
-        len(record["samples_us"]),
-        record["repeats"],
-        record["state"],
-        record["tensor_cores"],
-    ) == (4, 1, "warm", False)
-    assert (record["gauntlet_problems"], record["gauntlet_changed"]) == (8, 0)
+    expected = {
+        "repeats": 1,
+        "state": "warm",
+        "tensor_cores": False,
+        "gauntlet_problems": 8,
+        "gauntlet_changed": 0,
+    }
+    record = run.records()[0]
+    assert {name: record[name] for name in expected} == expected
+    assert len(record["samples_us"]) == 4
 
 
 def test_what_the_gauntlet_takes_is_told_apart(jobs, virtual_clock):
@@ -80,17 +85,18 @@ def test_what_the_gauntlet_takes_is_told_apart(jobs, virtual_clock):
 
 def test_tf32_of_denormal_operands_is_not_asked_for(jobs):
     """Tensor cores take them for 0: no kernel's fault, and no result."""
-    run = jobs.open(JOB)
-    for entry in run.entries:
-        entry.candidate = replace(entry.candidate, precision="tf32")
-    denormal = [
-        replace(entry, problem=replace(entry.problem, distribution="denormal"))
-        for entry in run.entries[:3]
-    ]
-    run.entries[:3] = denormal
-    run.entries_of = {denormal[0].problem: denormal, run.entries[3].problem: run.entries[3:]}
+    denormal = {"cuda": [{"square": 24, "distribution": "denormal"}]}
+    run = jobs.open("baselines.float32", problems=denormal)
     refused = ("not_supported", "tensor cores take TF32 operands that are denormal for 0")
-    assert outcomes(run) == [refused] * 3 + [("correct", "")] * 3
+    assert dict(zip(baselines(run), outcomes(run), strict=True)) == {
+        "cublas": RIGHT,
+        "cublaslt_best": RIGHT,
+        "cublas_tf32": refused,
+    }
+
+
+def baselines(run):
+    return [entry.candidate.name for entry in run.entries]
 
 
 INCORRECT = Failure("launch_error", "the reference is incorrect", alive=False)
@@ -102,7 +108,7 @@ def test_a_problem_is_set_up_again_in_a_fresh_process(jobs):
     """
     jobs.faults = {SetProblem: [INCORRECT]}
     run = jobs.open(JOB)
-    assert outcomes(run) == [("correct", "")] * 6
+    assert outcomes(run) == [RIGHT] * 6
     assert run.session.children == 2
 
 
@@ -123,7 +129,7 @@ def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(job
     )
     with pytest.raises(InputError, match=f"{message}; {remark}; no fault of"):
         outcomes(run)
-    assert not [entry for entry in run.entries if entry.key in run.journal.records]
+    assert run.records() == []
 
 
 def test_a_wrong_baseline_is_told_with_what_was_loaded_into_its_process(jobs, monkeypatch):
@@ -131,15 +137,13 @@ def test_a_wrong_baseline_is_told_with_what_was_loaded_into_its_process(jobs, mo
     monkeypatch.setattr(
         "ladder.measuring.timing.fault", lambda audit, problem, tf32: "off" if tf32 else ""
     )
-    reasons = dict.fromkeys(["cublas", "cublaslt_best"], "") | {
-        "cublas_tf32": f"while timed: sample 1: off; {remark}"
+    run = jobs.open("baselines.float32", **ONE)
+    told = ("incorrect", f"while timed: sample 1: off; {remark}")
+    assert dict(zip(baselines(run), outcomes(run), strict=True)) == {
+        "cublas": RIGHT,
+        "cublaslt_best": RIGHT,
+        "cublas_tf32": told,
     }
-    run = jobs.open("baselines.float32")
-    results = outcomes(run)
-    assert {
-        entry.candidate.name: reason
-        for entry, (_, reason) in zip(run.entries, results, strict=True)
-    } == reasons
 
 
 @pytest.mark.parametrize(
@@ -193,9 +197,6 @@ def test_what_has_changed_is_measured_anew_and_what_has_passed_the_gauntlet_is_n
     )
 
 
-RIGHT = ("correct", "")
-
-
 INEXACT = "C[0][0] is not exact on whole numbers, of which all sums are"
 OF_M_7 = "on M=7 N=13 K=3 padding=3 alpha=0.5 beta=-1 exact: "
 
@@ -237,10 +238,8 @@ def test_cublas_that_adds_parts_of_k_in_16_bits_is_timed_and_marked(jobs, monkey
         monkeypatch.setattr(module, "OF_CUDA", ("float32",))
     run = jobs.open("baselines.float32", problems={"cuda": [{"square": 40}]})
     outcomes(run)
-    records = {entry.candidate.name: run.journal.records[entry.key] for entry in run.entries}
-    assert {
-        name: (record["status"], record.get("sums_16_bit")) for name, record in records.items()
-    } == {
+    marks = [(record["status"], record.get("sums_16_bit")) for record in run.records()]
+    assert dict(zip(baselines(run), marks, strict=True)) == {
         "cublas": ("correct", True),
         "cublaslt_best": ("correct", True),
         "cublas_tf32": ("incorrect", False),
@@ -252,7 +251,7 @@ def test_what_an_audit_finds_is_incorrect_and_has_no_speed(jobs):
     run = jobs.open(JOB)
     reasons = {(status, reason.split(" by ")[0]) for status, reason in outcomes(run)}
     assert reasons == {("incorrect", "while timed: sample 1: a row of C is off")}
-    assert all("samples_us" not in run.journal.records[entry.key] for entry in run.entries)
+    assert all("samples_us" not in record for record in run.records())
 
 
 def test_a_culprit_is_found_alone_and_what_was_measured_beside_it_is_kept(jobs):
@@ -262,11 +261,7 @@ def test_a_culprit_is_found_alone_and_what_was_measured_beside_it_is_kept(jobs):
     )
     died = "launch_error", "while timed: the child process was killed by signal 11"
     measure = {"min_samples": 12, "max_samples": 12}
-    assert outcomes(jobs.open(JOB, problems={"cuda": [{"square": 24}]}, measure=measure)) == [
-        RIGHT,
-        RIGHT,
-        died,
-    ]
+    assert outcomes(jobs.open(JOB, measure=measure, **ONE)) == [RIGHT, RIGHT, died]
     assert who(jobs, Time) == [THREE, THREE[1:2], THREE[2:]]
 
 
@@ -296,26 +291,18 @@ def test_what_is_faster_than_the_device_is_incorrect(
 
 def test_a_binary_that_is_not_what_was_compiled_is_refused(jobs):
     run, path = jobs.open(JOB), jobs.folder / "many.cubin"
-    path.write_bytes(b"another")
-    with pytest.raises(
-        InputError,
-        match=r"many\.cubin: its sha256 is not the one in resources\.csv; expected what was "
-        r"compiled",
-    ):
-        run.measure_all()
-    path.unlink()
-    with pytest.raises(InputError, match=r"many\.cubin: its sha256"):
-        run.measure_all()
+    message = (
+        r"many\.cubin: its sha256 is not the one in resources\.csv; expected what was compiled"
+    )
+    for change in (lambda: path.write_bytes(b"another"), path.unlink, path.mkdir):
+        change()
+        with pytest.raises(InputError, match=message):
+            run.measure_all()
 
 
 def test_the_best_of_earlier_groups_is_told_to_the_next(jobs):
     jobs.kernels = {"many": 12}
-    run = jobs.open(
-        JOB,
-        problems={"cuda": [{"square": 24}]},
-        parameters={"cuda/many": {"U": list(range(1, 13))}},
-    )
-    outcomes(run)
+    outcomes(jobs.open(JOB, parameters={"cuda/many": {"U": list(range(1, 13))}}, **ONE))
     assert [len(names) for names in who(jobs, Time)] == [8, 4]
     first, second = (asked.request.best for asked in jobs.of(Time))
     assert first == 0.0
@@ -323,20 +310,17 @@ def test_the_best_of_earlier_groups_is_told_to_the_next(jobs):
 
 
 def test_readings_become_columns():
+    readings = [(1000, 0), (900, 4)]
     columns = columns_of(
-        [
-            {"sm_clock_mhz": 1000, "throttle_reasons": 0},
-            {"sm_clock_mhz": 900, "throttle_reasons": 4},
-        ]
+        [{"sm_clock_mhz": clock, "throttle_reasons": bits} for clock, bits in readings]
     )
-    assert (columns["sm_clock_mhz"], columns["temperature_c"], columns["throttle_reasons"]) == (
-        950.0,
-        None,
-        4,
-    )
-    assert (columns["samples_sm_clock_mhz"], columns["samples_throttle_reasons"]) == (
-        [1000, 900],
-        [0, 4],
-    )
+    expected = {
+        "sm_clock_mhz": 950.0,
+        "temperature_c": None,
+        "throttle_reasons": 4,
+        "samples_sm_clock_mhz": [1000, 900],
+        "samples_throttle_reasons": [0, 4],
+    }
+    assert {name: columns[name] for name in expected} == expected
     assert columns_of([{}])["throttle_reasons"] is None
     assert set(columns) <= set(samples.SCHEMA.names)
