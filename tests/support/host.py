@@ -18,6 +18,7 @@ from ladder.devices.base import Launch
 from ladder.devices.cpu import C_TYPES, Cpu, _Draw, _Place
 from ladder.devices.operands import CANARY, Place, draws, places, reference, scalars, stored_type
 from ladder.model.problem import Problem
+from simulated import matrix
 from threadpoolctl import threadpool_limits
 
 Compute = Callable[[Problem, Any, Any, Any], None]
@@ -30,22 +31,9 @@ def host() -> Cpu:
     with tempfile.TemporaryDirectory() as folder:
         support = Path(folder) / "support.so"
         support.write_bytes(compile_support("cpu", ""))
-        threadpool_limits(
-            1
-            # several threads for small matrices wait for each other where other tests run beside
-            # them
-        )
+        # several threads for small matrices wait for each other where other tests run beside them
+        threadpool_limits(1)
         return Cpu(support, blas.launch)
-
-
-def matrix(address: int, rows: int, cols: int, ld: int, element_type: str) -> Any:
-    """The matrix at an address: an array that shares its memory."""
-    elements = np.ctypeslib.as_array(
-        (C_TYPES[element_type] * ((rows - 1) * ld + cols)).from_address(address)
-    )
-    return np.lib.stride_tricks.as_strided(
-        elements, (rows, cols), (ld * elements.itemsize, elements.itemsize)
-    )
 
 
 def launch(device: Cpu, compute: Compute) -> Launch:

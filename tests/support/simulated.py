@@ -13,7 +13,6 @@ driver reports an error, and the context is lost), `lose()` (the device is lost,
 `stop()` (the process is stopped meanwhile, and continued).
 """
 
-import ctypes
 import json
 import os
 import re
@@ -147,20 +146,17 @@ def compile(source: str) -> tuple[bytes, dict[str, Any]]:
     """
     match = re.search(r"^// python: (.*)$", source, re.MULTILINE)
     unnamed = re.sub(r"^#line .*$", "", source, flags=re.MULTILINE)
-    size = (
-        8
-        if "using T = double;" in source
-        else 2
-        if re.search("using T = __(half|nv_bfloat16);", source)
-        else 4
-    )
+    size = 4
+    if "using T = double;" in source:
+        size = 8
+    elif re.search("using T = __(half|nv_bfloat16);", source):
+        size = 2
     functions = {
         name: parameters(text, size)
         for name, text in SIGNATURE.findall(source) or [("gemm", ARGUMENTS)]
     }
-    return cubin(f"{match.group(1) if match else 'right()'}  # {digest(unnamed)}", functions), dict(
-        USAGE
-    )
+    code = match[1] if match else "right()"
+    return cubin(f"{code}  # {digest(unnamed)}", functions), dict(USAGE)
 
 
 def parameters(text: str, size: int) -> bytes:
@@ -168,13 +164,10 @@ def parameters(text: str, size: int) -> bytes:
     attributes, at = b"", 0
     for number, parameter in enumerate(filter(str.strip, text.split(","))):
         kind = parameter.split()[0]
-        width = (
-            128
-            if "TensorMap" in parameter
-            else 8
-            if "*" in parameter
-            else {"T": size, "Acc": max(4, size)}.get(kind, 4)
-        )
+        sizes = {"T": size, "Acc": max(4, size)}
+        width = 8 if "*" in parameter else sizes.get(kind, 4)
+        if "TensorMap" in parameter:
+            width = 128
         at += -at % min(width, 64)
         attributes += struct.pack("<BBHIHHI", 4, 0x17, 12, 0, number, at, width << 18)
         at += width
@@ -255,43 +248,32 @@ class Gpu(Cpu):
         super().__init__(support(self.settings), lambda device, name: self._launch("right()", {}))
         self.blas, self.timing, self.factor = Library(), False, 1.0
         self._noise = np.random.default_rng(int(digest(uuid), 16) % 2**32)
-        threadpool_limits(
-            1
-            # several threads for small matrices wait for each other where other tests run beside
-            # them
-        )
+        # several threads for small matrices wait for each other where other tests run beside them
+        threadpool_limits(1)
 
     def _launch(self, code: Any, parameters: dict[str, Any]) -> Launch:
-        p, calls = self.given, [0]
-        shapes = (p.m, p.k, p.lda), (p.k, p.n, p.ldb), (p.m, p.n, p.ldc)
-        kind = C_TYPES[p.element_type]
+        p, calls = self.given, 0
+        shapes = {"lda": (p.m, p.k), "ldb": (p.k, p.n), "ldc": (p.m, p.n)}
+        alpha, beta = (float(factor) for factor in scalars(p))
 
         def bind(*addresses: int) -> Call:
-            a, b, c = (
-                _matrix(address, *shape, kind)
-                for address, shape in zip(addresses, shapes, strict=True)
-            )
+            def matrices(**instead: int) -> list[Any]:
+                return [
+                    matrix(address, *shape, instead.get(ld, getattr(p, ld)), p.element_type)
+                    for address, (ld, shape) in zip(addresses, shapes.items(), strict=True)
+                ]
 
-            def right(**instead: float) -> None:
-                alpha, beta = (float(factor) for factor in scalars(p))
-                left, below, result = a, b, c
-                if instead:
-                    alpha, beta, depth = (
-                        instead.get(name, value)
-                        for name, value in (("alpha", alpha), ("beta", beta), ("k", p.k))
-                    )
-                    left, below, result = (
-                        _matrix(address, rows, cols, instead.get(name, ld), kind)
-                        for name, address, (rows, cols, ld) in zip(
-                            ("lda", "ldb", "ldc"), addresses, shapes, strict=True
-                        )
-                    )
-                    left, below = left[:, :depth], below[:depth]
+            a, b, c = matrices()
+
+            def right(**instead: Any) -> None:
+                left, below, result = matrices(**instead) if instead else (a, b, c)
+                factors = instead.get("alpha", alpha), instead.get("beta", beta)
+                k = instead.get("k", p.k)
                 with np.errstate(all="ignore"):
-                    result[:] = reference(alpha, beta, left, below, result)[0]
+                    result[:] = reference(*factors, left[:, :k], below[:k], result)[0]
 
             def outside() -> None:
-                kind.from_address(addresses[2] - c.itemsize).value = 1
+                C_TYPES[p.element_type].from_address(addresses[2] - c.itemsize).value = 1
 
             def slow(factor: float) -> None:
                 self.factor = factor
@@ -300,31 +282,29 @@ class Gpu(Cpu):
                 clock._clock.stops += 1
                 self.factor = 1e6
 
+            names = {
+                "a": a,
+                "b": b,
+                "c": c,
+                "p": p,
+                "right": right,
+                "outside": outside,
+                "fail": fail,
+                "hang": Faults.hang,
+                "die": Faults.die,
+                "slow": slow,
+                "Refused": Refused,
+                "os": os,
+                "lose": lose,
+                "stop": stop,
+                **parameters,
+            }
+
             def call() -> None:
-                calls[0] += 1
+                nonlocal calls
+                calls += 1
                 self.factor = 1.0
-                exec(
-                    code,
-                    {
-                        "a": a,
-                        "b": b,
-                        "c": c,
-                        "p": p,
-                        "call": calls[0],
-                        "timed": self.timing,
-                        "right": right,
-                        "outside": outside,
-                        "fail": fail,
-                        "hang": Faults.hang,
-                        "die": Faults.die,
-                        "slow": slow,
-                        "Refused": Refused,
-                        "os": os,
-                        "lose": lose,
-                        "stop": stop,
-                        **parameters,
-                    },
-                )
+                exec(code, names | {"call": calls, "timed": self.timing})
                 self.us += (LAUNCH_US + p.flops / TFLOPS * 1e-6) * self.factor
 
             return call
@@ -391,8 +371,11 @@ def open_device(uuid: str, support: Path) -> Device:
     return Gpu(uuid)
 
 
-def _matrix(address: int, rows: int, cols: int, ld: int, kind: Any) -> Any:
-    elements = np.ctypeslib.as_array((kind * ((rows - 1) * ld + cols)).from_address(address))
+def matrix(address: int, rows: int, cols: int, ld: int, element_type: str) -> Any:
+    """The matrix at an address: an array that shares its memory."""
+    elements = np.ctypeslib.as_array(
+        (C_TYPES[element_type] * ((rows - 1) * ld + cols)).from_address(address)
+    )
     return np.lib.stride_tricks.as_strided(
-        elements, (rows, cols), (ld * ctypes.sizeof(kind), ctypes.sizeof(kind))
+        elements, (rows, cols), (ld * elements.itemsize, elements.itemsize)
     )
