@@ -41,23 +41,17 @@ PROBLEMS = {
 """K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers
 that only a campaign can ask for.
 """
-CAUGHT: dict[str, tuple[str, str]] = {
-    "nothing": ("", ""),
-    "cubin": ("", "its binary keeps state"),
-    "gauntlet": (
-        r"on M=\d+ N=\d+ K=.*: .*",
-        "the small problems that come first, two launches of each",
-    ),
-    "exact": (r"(?=C\[).*", "a launch on whole numbers, of the problem's own size"),
-    "audit": (
-        r"while timed: sample \d+: .*",
-        "a timed launch, one picked at random in each sample",
-    ),
-    "ceiling": ("", "what the device can do at most"),
-    "any": ("", "one of these: which, is left to chance"),
-    "supervision": ("", "the process that watches the one in which kernels run"),
+CAUGHT = {
+    "nothing": "",
+    "cubin": "",
+    "gauntlet": r"on M=\d+ N=\d+ K=.*: .*",
+    "exact": r"(?=C\[).*",
+    "audit": r"while timed: sample \d+: .*",
+    "ceiling": "",
+    "any": "",
+    "supervision": "",
 }
-"""Where a fraud is caught: what its reason begins with, and what that is."""
+"""Where a fraud is caught, as docs/frauds.md explains it, and what its reason begins with."""
 CONTROLS = [name for name in FRAUDS if name.startswith("right_")]
 IN_HEADER = ("title", "idea", "needs", "workspace", "then", "block", "grid")
 FRAMES = {
@@ -108,13 +102,17 @@ class StuckClock(Clock):
 
 
 def by_kind() -> dict[tuple[str, str], Mapping[str, Any]]:
-    """Return the entries of `FRAUDS` by device kind and name, each with what differs there."""
-    return {
-        (kind, name): {**fraud, **fraud.get(kind, {})}
-        for name, fraud in FRAUDS.items()
-        for kind in FRAMES
-        if fraud.get("kind", kind) == kind
-    }
+    """Return the entries of `FRAUDS` by device kind and name, each with what differs there, and the
+    `status` that it must get.
+    """
+    entries = {}
+    for name, fraud in FRAUDS.items():
+        for kind in FRAMES:
+            if fraud.get("kind", kind) == kind:
+                entry = {"says": "", "only": "", **fraud, **fraud.get(kind, {})}
+                status = "correct" if entry["by"] == "nothing" else "incorrect"
+                entries[kind, name] = {"status": status, **entry}
+    return entries
 
 
 def code(fraud: Mapping[str, Any]) -> str:
@@ -153,19 +151,6 @@ def assemble(folder: Path) -> dict[str, Kernel]:
     return discover(folder)
 
 
-def expected() -> dict[tuple[str, str], Mapping[str, Any]]:
-    """What must become of each kernel, by device kind and name."""
-    return {
-        key: {
-            "status": "correct" if fraud["by"] == "nothing" else "incorrect",
-            "says": "",
-            "only": "",
-            **fraud,
-        }
-        for key, fraud in by_kind().items()
-    }
-
-
 def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, Any]:
     number, kernel = item
     (row,) = compile_kernel(
@@ -185,13 +170,8 @@ def run(
     """
     mine = [kernel for kernel in assemble(folder).values() if kernel.kind == device.kind]
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        binaries = dict(
-            zip(
-                [k.name for k in mine],
-                pool.map(partial(_compile, device.arch, folder), enumerate(mine)),
-                strict=True,
-            )
-        )
+        compiled = pool.map(partial(_compile, device.arch, folder), enumerate(mine))
+        binaries = {kernel.name: row for kernel, row in zip(mine, compiled, strict=True)}
     support = folder / "support"
     support.write_bytes(compile_support(device.kind, device.arch))
     with closing(Child(device.kind, uuid, support, None)) as child:
@@ -201,38 +181,41 @@ def run(
     for kernel in mine:
         alike.setdefault(json.dumps(kernel.geometry), []).append(kernel)
     results: dict[str, dict[str, Mapping[str, Any]]] = {kernel.name: {} for kernel in mine}
+    limits = LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)
+    names = {problem: name for name, problem in PROBLEMS.items()}
     for number, group in enumerate(alike.values()):
         plan = {
             "kernel": group[0].id,
             "geometry": group[0].geometry,
-            "candidates": [_candidate(kernel.name, binaries[kernel.name]) for kernel in group],
+            "candidates": [
+                {
+                    "name": kernel.name,
+                    "label": binaries[kernel.name]["configuration"],
+                    "objection": "",
+                    "precision": "",
+                }
+                for kernel in group
+            ],
             "problems": [asdict(problem) for problem in PROBLEMS.values()],
             "reference": BASELINES[device.kind][0],
-            "limits": asdict(
-                LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)
-            ),
+            "limits": asdict(limits),
         }
         job = Job(device.slug, device.kind, plan, rows, support, {}, "code", environment)
         sweep.run(job, folder / f"{number}.journal", folder / f"{number}.parquet", [uuid])
-        names = {problem: name for name, problem in PROBLEMS.items()}
         for row in read(folder / f"{number}.parquet")[0]:
             problem = Problem(**{name: row[name] for name in Problem.__dataclass_fields__})
             results[row["kernel"]][names[problem]] = row
     return results
 
 
-def _candidate(name: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"name": name, "label": row["configuration"], "objection": "", "precision": ""}
-
-
 def complaints(kind: str, results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
     """Where a job did not say what it must."""
     messages = []
-    for (_, name), must in ((key, must) for key, must in expected().items() if key[0] == kind):
-        for problem, row in results[name].items():
+    for (of_kind, name), must in by_kind().items():
+        for problem, row in results[name].items() if of_kind == kind else ():
             shows = must["only"] in ("", problem)
             reason = str(row["reason"] or "")
-            pattern = f"{CAUGHT[must['by']][0] or '.*'}(?:{must['says']})"
+            pattern = f"{CAUGHT[must['by']] or '.*'}(?:{must['says']})"
             right = row["status"] == must["status"] and re.match(pattern, reason)
             if not (right if shows else row["status"] in ("correct", must["status"])):
                 messages.append(
