@@ -1,6 +1,4 @@
-"""What is read of Nsight Compute, by a handwritten sample of its output, and what happens without
-it.
-"""
+"""What is read of Nsight Compute, by handwritten output, and what happens without it."""
 
 import sys
 
@@ -11,49 +9,54 @@ from ladder.measuring.counters import METRICS, NotCounted, count, parse, profile
 from ladder.model import kernel_file
 from planted import ROOT, written
 
-NAMES = list(METRICS.values())
-SAMPLE = (
-    "==PROF== Connected to process 4242 (/usr/bin/python3.12)\n"
-    'a line of the program: "gemm", 1,234\n'
-    '==PROF== Profiling "gemm" - 0: 0%....50%....100% - 5 passes\n'
-    "==PROF== Disconnected from process 4242\n"
-    '"ID","Process ID","Kernel Name","Block '
-    'Size","l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum","dram__bytes_read.sum",'
-    '"dram__bytes_write.sum","smsp__issue_active.avg.pct_of_peak_sustained_active","sm__inst_executed.sum"\n'
-    '"","","","","sector","byte","byte","%","inst"\n'
-    '"0","4242","gemm","(256, 1, 1)","100,663,296","134,250,000","1,024","71.50","n/a"\n'
-)
+SUMS = ["global_read_sectors", "dram_read_bytes", "dram_write_bytes", "instructions"]
+METRIC = [METRICS[name] for name in SUMS]
+SHARE = METRICS["issue_percent"]
 TASK = {"kernel": "kernels/cuda/01_naive.cu", "functions": ["gemm", "reduce"]}
+KEY = dict.fromkeys(counters.KEY, 1)
+
+
+def printed(metrics, *launches):
+    """What ncu prints of some metrics, by launch."""
+    rows = [["ID", "Kernel Name", *metrics], ["", "", *["inst"] * len(metrics)]]
+    rows += [[str(number), "gemm", *values] for number, values in enumerate(launches)]
+    lines = [",".join(f'"{cell}"' for cell in row) for row in rows]
+    return "\n".join(
+        ['==PROF== Profiling "gemm" - 0: 0%', 'of the program: "gemm", 1,234', *lines, ""]
+    )
+
+
+FIRST, SECOND = ["100,663,296", "134,250,000", "1,024", "n/a"], ["4", "1,000,000", "1,000", "7"]
+SAMPLE = printed(METRIC, FIRST)
 
 
 @pytest.mark.parametrize(
-    ("again", "expected"),
+    ("text", "expected"),
     [
-        ("", [100663296, 134.25e6, 1024, 71.5, None]),
-        # launches of one kernel are summed, and shares averaged
+        (SAMPLE, dict(zip(METRIC, [100663296, 134.25e6, 1024], strict=False))),
+        # launches of one kernel are summed
         (
-            '"1","4242","gemm","(256, 1, 1)","4","1,000,000","1,000","61.50","7"\n',
-            [100663300, 135.25e6, 2024, 66.5, 7],
+            printed(METRIC, FIRST, SECOND),
+            dict(zip(METRIC, [100663300, 135.25e6, 2024, 7], strict=True)),
         ),
+        # and shares averaged, where a long launch counts for more
+        (printed([SHARE], ["71.50"], ["61.50"]), {SHARE: 66.5}),
+        (printed([counters.CYCLES, SHARE], ["3,000", "90"], ["1,000", "50"]), {SHARE: 80}),
     ],
 )
-def test_a_table_is_read(again, expected):
-    names = [name.strip('"') for name in SAMPLE.split('"ID"')[1].split('\n"",')[0].split(",")[4:]]
-    metrics = parse(SAMPLE + again)
-    assert [metrics.pop(name, None) for name in names] == pytest.approx(expected)
-    assert metrics == {}
+def test_a_table_is_read(text, expected):
+    assert parse(text) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         (
-            "==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have "
-            "permission\n==PROF== x\n",
-            "ERR_NVGPUCTRPERM - The user",
+            "==PROF== a\n==ERROR== ERR_NVGPUCTRPERM - The user\n==PROF== x\n",
+            "ERR_NVGPUCTRPERM - The",
         ),
         ("==WARNING== No kernels were profiled.\n", "No kernels were profiled"),
-        (SAMPLE.split('"0"')[0], "ncu gave no counts"),
+        (printed(METRIC), "ncu gave no counts"),
         ("", "it printed nothing"),
     ],
 )
@@ -62,49 +65,34 @@ def test_no_table_is_a_reason(text, reason):
         parse(text)
 
 
-def test_a_long_launch_counts_for_more_in_a_ratio():
-    heads = f'"ID","{counters.CYCLES}","smsp__issue_active.avg.pct_of_peak_sustained_active"\n"","cycle","%"\n'
-    text = heads + '"0","3,000","90"\n"1","1,000","50"\n'
-    assert parse(text) == {"smsp__issue_active.avg.pct_of_peak_sustained_active": 80}
-
-
-def fake_ncu(folder, body):
-    written(folder / "ncu", f"#!{sys.executable}\n{body}\n", 0o755)
-
-
-def test_ncu_is_run_from_the_path(tmp_path, monkeypatch):
+@pytest.fixture
+def ncu(tmp_path, monkeypatch):
+    """Puts a program in place of ncu, alone on the PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
+    return lambda body: written(tmp_path / "ncu", f"#!{sys.executable}\n{body}\n", 0o755)
+
+
+def test_ncu_is_run_from_the_path(ncu, monkeypatch):
     with pytest.raises(NotCounted, match="not on the PATH"):
         profile(TASK)
     good = (
         "sys.argv[-3:-1] == ['-m', 'ladder.measuring.counters'] and 'regex:^(gemm|reduce)$' in "
-        "sys.argv"
+        f"sys.argv and {METRIC[0]!r} in ' '.join(sys.argv)"
     )
-    fake_ncu(tmp_path, f"import sys\nassert {good}, sys.argv\nprint({SAMPLE!r})")
-    assert profile(TASK)["dram__bytes_write.sum"] == 1024
-    fake_ncu(tmp_path, "import signal\nsignal.pause()")
+    ncu(f"import sys\nassert {good}, sys.argv\nprint({SAMPLE!r})")
+    assert profile(TASK)[METRICS["dram_write_bytes"]] == 1024
+    ncu("import signal\nsignal.pause()")
     monkeypatch.setattr(counters, "SECONDS", 0.01)
     with pytest.raises(NotCounted, match=r"no counts within 0\.01 s"):
         profile(TASK)
 
 
-def test_the_reasons_that_warps_wait_for_most_come_first(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    stalls = {"barrier": 0.25, "long_scoreboard": 1.5, "math_pipe_throttle": 0.75, "wait": 0.125}
-    names = [counters.STALLS[name] for name in stalls]
-    lines = [
-        ["ID", "Kernel Name", *names],
-        ["", "", *["inst"] * 4],
-        ["0", "gemm", *map(str, stalls.values())],
-    ]
-    table = "".join(",".join(f'"{cell}"' for cell in line) + "\n" for line in lines)
-    fake_ncu(
-        tmp_path,
-        f"import sys\nassert {names[0]!r} in ' '.join(sys.argv), sys.argv\nprint({table!r})",
-    )
+def test_the_reasons_that_warps_wait_for_most_come_first(ncu):
+    waits = {"barrier": "0.25", "long_scoreboard": "1.5", "math_pipe_throttle": "0.75", "wait": "0"}
+    table = printed([counters.STALLS[name] for name in waits], waits.values())
+    ncu(f"print({table!r})")
     expected = "long scoreboard 1.5, math pipe throttle 0.75, barrier 0.25"
-    assert counters.stalls(profile(TASK, counters.STALLS.values())) == expected
-    assert count([(dict.fromkeys(counters.KEY, 1), TASK)])["stalls"].tolist() == [expected]
+    assert count([(KEY, TASK)])["stalls"].tolist() == [expected]
 
 
 def test_where_the_first_has_no_counts_the_others_are_not_tried():
@@ -114,12 +102,8 @@ def test_where_the_first_has_no_counts_the_others_are_not_tried():
         asked.append(task)
         raise NotCounted("ERR_NVGPUCTRPERM")
 
-    key = dict.fromkeys(counters.KEY, 1)
-    table = count([(key, {"a": 1}), (key, {"a": 2})], refuse)
+    table = count([(KEY, {"a": 1}), (KEY, {"a": 2})], refuse)
     assert (len(asked), table["reason"].tolist()) == (1, ["ERR_NVGPUCTRPERM"] * 2)
-    table = count([(key, {})], lambda task: parse(SAMPLE))
-    assert table["reason"].isna().all()
-    assert table["dram_read_bytes"].tolist() == [134.25e6]
 
 
 def test_the_largest_square_up_to_the_limit_is_counted(tmp_path):
@@ -135,32 +119,26 @@ def test_the_largest_square_up_to_the_limit_is_counted(tmp_path):
         "state": "warm",
         "tflops": 1.0,
     }
-    sizes = [(1024, 1024), (4096, 4096), (8192, 8192), (4096, 64)]
+
+    def rated(m, n, extra="", **others):
+        problem = (str(m) if m == n else f"{m}x{n}x{n}") + extra
+        return row | {"m": m, "n": n, "k": n, "problem": problem} | others
+
     best = pd.DataFrame(
         [
-            row | {"m": m, "n": n, "k": n, "problem": str(m) if m == n else f"{m}x{n}x{n}"}
-            for m, n in sizes
+            *(rated(m, n) for m, n in [(1024, 1024), (4096, 4096), (8192, 8192), (4096, 64)]),
+            rated(2048, 2048, kernel="cublas"),
+            rated(4096, 4096, " padding=3", padding=3),
         ]
-        + [row | {"kernel": "cublas", "m": 2048, "n": 2048, "k": 2048, "problem": "2048"}]
-        + [row | {"m": 4096, "n": 4096, "k": 4096, "problem": "4096 padding=3", "padding": 3}]
     )
     resources = pd.DataFrame([row | {"binary": "x.cubin", "sha256": "abc"}])
     origin = {"device": "nvidia-x", "uuid": "GPU-1", "commit": "c0ffee", "dirty": False}
-    ((key, task),) = counters.tasks(
-        best, resources, {kernel.name: kernel}, tmp_path, tmp_path / "support.bin", origin
-    )
-    assert (key["m"], task["problem"]["m"], task["uuid"]) == (4096, 4096, "GPU-1")
-    (line,) = count([(key, task)], lambda task: parse(SAMPLE)).to_dict("records")
-    assert [line[name] for name in (*counters.ORIGIN, "binary_sha256")] == [
-        "nvidia-x",
-        "GPU-1",
-        "c0ffee",
-        False,
-        "abc",
-    ]
+    given = resources, {kernel.name: kernel}, tmp_path, tmp_path / "support.bin", origin
+    ((key, task),) = counters.tasks(best, *given)
+    assert (key["m"], task["problem"]["m"], task["problem"]["padding"]) == (4096, 4096, 0)
     assert task["binary"] == str(tmp_path / kernel.name / "x.cubin")
-    assert task["problem"]["padding"] == 0
-    assert task["functions"] == ["gemm"]
-    assert (
-        counters.tasks(best[:0], resources, {kernel.name: kernel}, tmp_path, tmp_path, origin) == []
-    )
+    assert (task["uuid"], task["functions"]) == ("GPU-1", ["gemm"])
+    (line,) = count([(key, task)], lambda task: parse(SAMPLE)).to_dict("records")
+    expected = origin | {"binary_sha256": "abc", "dram_read_bytes": 134.25e6}
+    assert {name: line[name] for name in expected} == expected
+    assert counters.tasks(best[:0], *given) == []
