@@ -51,6 +51,12 @@ class Machine(Jobs):
         self.project = {"commit": "c", "dirty": True}
         monkeypatch.setattr(job, "project_state", lambda: self.project)
 
+    def rows(self, job, path):
+        """Sweep, or confirm what `sweep` found before; return the rows."""
+        if job == "sweep":
+            return records.read(self.sweep(JOB, path))[0]
+        return self.confirm(self.folder / "swept.parquet", path)
+
     def timed(self):
         """How many measurements the last run has begun."""
         return sum(len(asked.who) for asked in self.of(Time))
@@ -78,61 +84,56 @@ def same(rows):
     return [{name: value for name, value in row.items() if name not in CHANGES} for row in rows]
 
 
-def killed_at_every_write(machine, journal, run, most, total):
+def killed_at_every_write(machine, job, under_way, total):
     """Kill a job before, in and after each of its writes, one run after the other; returns what it
     has in the end, and how many kills.
 
-    `most` is how many measurements are under way at a time, of `total`.
+    `under_way` is how many measurements are under way at a time, of `total`.
     """
+    journal = machine.folder / "killed.journal"
     kinds, kills, rows = itertools.cycle(("before", "torn", "after")), 0, None
     while rows is None:
         before, machine.kill = measured(journal), next(kinds)
         try:
-            rows = run()
+            rows = machine.rows(job, "killed")
         except Killed:
             kills += 1
         now, begun = measured(journal), machine.timed()
         assert now[: len(before)] == before, "a record of the journal was lost"
         assert begun <= total - len(before), "what the journal has was measured again"
-        assert begun <= len(now) - len(before) + most, "more was measured again than was under way"
+        again = begun - (len(now) - len(before))
+        assert again <= under_way, "more was measured again than was under way"
     return rows, kills
 
 
-def test_a_sweep_that_is_killed_at_every_write_loses_nothing(machine):
-    whole = records.read(machine.sweep(JOB, "whole"))[0]
-    assert [(row["status"], len(row["samples_us"])) for row in whole] == [("correct", 4)] * 3
-    journal = machine.folder / "killed.journal"
-    rows, kills = killed_at_every_write(
-        machine, journal, lambda: records.read(machine.sweep(JOB, "killed"))[0], GROUP, len(whole)
-    )
-    assert kills == 3 * (3 + 3)  # each passed the gauntlet and was timed
+def samples(rows):
+    return {(row["key"], row["configuration"]): row["samples_us"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("job", "total", "under_way", "writes"),
+    [
+        ("sweep", 3, GROUP, 3 + 3),  # each passed the gauntlet and was timed
+        ("confirmation", 3 * 2 * 3, 3, 3 * 2),  # processes and states
+    ],
+)
+def test_a_job_that_is_killed_at_every_write_loses_nothing(machine, job, total, under_way, writes):
+    machine.sweep(JOB)
+    whole = machine.rows(job, "whole")
+    assert [(row["status"], bool(row["samples_us"])) for row in whole] == [
+        ("correct", True)
+    ] * total
+    rows, kills = killed_at_every_write(machine, job, under_way, total)
+    assert kills == 3 * writes
     assert (machine.session["measured"], machine.session["children"]) == (0, 0)  # by the last run
     assert same(rows) == same(whole)
-    kept = {record["key"]: record["samples_us"] for record in measured(journal)}
-    assert {row["key"]: row["samples_us"] for row in rows} == kept
+    assert samples(rows) == samples(measured(machine.folder / "killed.journal"))
     machine.project = {"commit": "d", "dirty": False}
-    of_another_commit = records.read(machine.sweep(JOB, "killed"))[1]
+    machine.rows(job, "killed")
+    of_another_commit = records.read(machine.folder / "killed.parquet")[1]
     # which measured nothing
     assert (of_another_commit["commit"], of_another_commit["dirty"]) == ("c", True)
     assert machine.timed() == 0
-
-
-def test_a_confirmation_that_is_killed_at_every_write_loses_nothing(machine):
-    samples = machine.sweep(JOB)
-    whole = machine.confirm(samples, "whole")
-    assert [row["process"] for row in whole] == [
-        process for process in (1, 2, 3) for _ in range(2 * 3)
-    ]
-    assert {row["status"] for row in whole} == {"correct"}
-    journal = machine.folder / "killed.journal"
-    rows, kills = killed_at_every_write(
-        machine, journal, lambda: machine.confirm(samples, "killed"), 3, len(whole)
-    )
-    assert kills == 3 * (3 * 2)  # processes and states
-    assert (machine.session["measured"], machine.session["children"]) == (0, 0)  # by the last run
-    assert same(rows) == same(whole)
-    kept = {(row["key"], row["configuration"]): row["samples_us"] for row in measured(journal)}
-    assert {(row["key"], row["configuration"]): row["samples_us"] for row in rows} == kept
 
 
 def test_a_forced_probe_gives_the_description_that_the_samples_have(machine):
@@ -152,7 +153,7 @@ def test_a_forced_probe_gives_the_description_that_the_samples_have(machine):
 
 @pytest.mark.parametrize("job", ["sweep", "confirmation"])
 def test_a_job_starts_no_worker_before_the_device_is_its_own(machine, virtual_clock, job):
-    samples = machine.sweep(JOB) if job == "confirmation" else None
+    machine.sweep(JOB)
     other, asked = exclusive(["GPU-1"]), []
     other.__enter__()
 
@@ -160,12 +161,9 @@ def test_a_job_starts_no_worker_before_the_device_is_its_own(machine, virtual_cl
         asked.extend(machine.asked)
         other.__exit__(None, None, None)
 
+    machine.asked = []
     virtual_clock.after(2.5 * WAIT_SECONDS, end)
-    rows = (
-        machine.confirm(samples, "waited")
-        if samples
-        else records.read(machine.sweep(JOB, "waited"))[0]
-    )
+    rows = machine.rows(job, "waited")
     assert asked == []
     assert machine.session["waited_seconds"] == 3 * WAIT_SECONDS
     assert {row["status"] for row in rows} == {"correct"}
