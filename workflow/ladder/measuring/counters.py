@@ -80,6 +80,7 @@ ORIGIN = ["device", "uuid", "commit", "dirty"]
 """Columns with the device and the code of the counts, which may differ from those of the
 dataset.
 """
+OF_PROBLEM = ("m", "n", "k", "element_type", "alpha", "beta", "padding", "distribution")
 COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts", "stalls"]
 
 
@@ -206,40 +207,27 @@ def tasks(
     that of the GPU.
     """
     rated = best[best["tflops"].notna() & best["kernel"].isin(list(chosen))]
-    rows = (
-        rated[
-            (rated["problem"].astype(str) == headline_problem(rated))
-            & (rated["state"] == rated["state"].iloc[0])
-        ]
-        if len(rated)
-        else rated
-    )
-    binaries = resources.set_index(["kernel", "element_type", "configuration"])[
-        ["binary", "sha256"]
-    ].to_dict("index")
+    if rated.empty:
+        return []
+    problem, state = headline_problem(rated), rated["state"].iloc[0]
+    rows = rated[(rated["problem"].astype(str) == problem) & (rated["state"] == state)]
+    names = ["kernel", "element_type", "configuration"]
+    binaries = resources.set_index(names)[["binary", "sha256"]].to_dict("index")
     todo = []
     for row in rows.to_dict("records"):
-        problem = {"m": row["m"], "n": row["n"], "k": row["k"]} | {
-            name: row[name] for name in ("element_type", "alpha", "beta", "padding", "distribution")
-        }
-        compiled = binaries[row["kernel"], row["element_type"], row["configuration"]]
+        kernel = chosen[row["kernel"]]
+        compiled = binaries[tuple(row[name] for name in names)]
         task = {
             "uuid": origin["uuid"],
             "support": str(support),
-            "kernel": str(chosen[row["kernel"]].path),
-            "functions": ["gemm", *(launch["function"] for launch in chosen[row["kernel"]].then)],
+            "kernel": str(kernel.path),
+            "functions": ["gemm", *(launch["function"] for launch in kernel.then)],
             "configuration": row["configuration"],
-            "binary": str(build / row["kernel"] / compiled["binary"]),
-            "problem": problem,
+            "binary": str(build / kernel.name / compiled["binary"]),
+            "problem": {name: row[name] for name in OF_PROBLEM},
         }
-        todo.append(
-            (
-                {name: row[name] for name in KEY}
-                | dict(origin)
-                | {"binary_sha256": compiled["sha256"]},
-                task,
-            )
-        )
+        key = {name: row[name] for name in KEY}
+        todo.append((key | dict(origin) | {"binary_sha256": compiled["sha256"]}, task))
     return todo
 
 

@@ -187,7 +187,9 @@ def diagnose(
             ]
     if problem.beta != 0:
         idle += [UNTOUCHED, COMPUTED]
-    guesses = guesses or [[words] for words in [_edge(problem, rows, wrong)] if words]
+    edge = _edge(problem, rows, wrong)
+    if edge and not guesses:
+        guesses = [[edge]]
     got, expected = float(block[row, column]), float(wanted[row, column])
     return Diagnosis(
         start + row, column, got, expected, int(wrong.sum()), wrong.size, guesses, idle

@@ -139,12 +139,8 @@ def _nearest(problem: Problem, meets: Callable[[Problem], bool]) -> Problem | No
     """Return what `rounded` does, as near as sizes rounded up are: first all is rounded alike, then
     each number as little as suffices.
     """
-    scalars = [
-        (alpha, beta)
-        for alpha in dict.fromkeys((problem.alpha, 1.0))
-        for beta in dict.fromkeys((problem.beta, 0.0, 1.0))
-    ]
-    for dense, (alpha, beta), step in itertools.product((False, True), scalars, STEPS):
+    alphas, betas = dict.fromkeys((problem.alpha, 1.0)), dict.fromkeys((problem.beta, 0.0, 1.0))
+    for dense, alpha, beta, step in itertools.product((False, True), alphas, betas, STEPS):
         base = replace(problem, alpha=alpha, beta=beta)
         steps = [step] * 3 + [DENSE if dense else step] * 3 + [step] * 3
         if meets(_round_up(base, steps)):
@@ -169,14 +165,12 @@ def _round_up(problem: Problem, steps: Sequence[int]) -> Problem:
     def up(number: int, step: int) -> int:
         return -(-number // step) * step
 
-    m, n, k = (
-        up(size, step) for size, step in zip((problem.m, problem.n, problem.k), steps, strict=False)
-    )
-    rows = zip((k, n, n), problem.paddings, steps[3:6], strict=True)
+    m, n, k = map(up, (problem.m, problem.n, problem.k), steps[:3])
     paddings = [
-        up(row + padding, step) - row if step != DENSE else 0 for row, padding, step in rows
+        up(row + padding, step) - row if step != DENSE else 0
+        for row, padding, step in zip((k, n, n), problem.paddings, steps[3:6], strict=True)
     ]
-    offsets = [up(offset, step) for offset, step in zip(problem.offsets, steps[6:], strict=True)]
+    offsets = list(map(up, problem.offsets, steps[6:]))
     return replace(problem, m=m, n=n, k=k, padding=joined(paddings, of_c=2), offset=joined(offsets))
 
 

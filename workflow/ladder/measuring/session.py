@@ -106,13 +106,11 @@ class Session:
         its power limit, for example.
         """
         recorded = self.environment["attributes"]
+        where = f"{self.environment['device']}/environment.json: attributes"
         if attributes.get("uuid") != recorded.get("uuid"):
-            attributes, recorded = (
-                {name: facts.get(name) for name in SOFTWARE} for facts in (attributes, recorded)
-            )
-        check_alike(
-            attributes, recorded, f"{self.environment['device']}/environment.json: attributes"
-        )
+            attributes = {name: attributes.get(name) for name in SOFTWARE}
+            recorded = {name: recorded.get(name) for name in SOFTWARE}
+        check_alike(attributes, recorded, where)
 
     def kill(self) -> None:
         """Kill the worker, whatever it does."""
