@@ -126,6 +126,13 @@ def test_a_launch_has_enough_samples(samples, limits, best, stop, count):
     assert (reason, len(series.samples)) == (stop, count)
 
 
+def test_the_ratio_must_be_known_as_well_as_the_time():
+    given, series = Limits(min_samples=10, max_samples=50), timing.Series(1)
+    for reference_us in WIDE[:10]:
+        series.add(100.0, reference_us, given)
+    assert timing.reason_to_stop(series, given, 0.0) == ""
+
+
 def test_drift_is_looked_for_ever_more_seldom():
     looks = [n for n in range(1, 10_001) if timing._due(n, 20)]
     assert looks[:4] == [20, 22, 25, 27]

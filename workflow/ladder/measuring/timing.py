@@ -144,8 +144,7 @@ class Rounds:
         self.cold = request.state == "cold"
         self.start, self.random = clock.now(), np.random.default_rng(request.seed)
         self.turn, self.compared, self.discarded, self.cpu_ns = 0, -1, 0, (0, 0)
-        self.members = [_Member(launch) for launch in launches]
-        self.active = dict(enumerate(self.members))
+        self.active = {place: _Member(launch) for place, launch in enumerate(launches)}
         """The launches that are not done."""
         self.reference = _Member(reference)
         # in random order: the first one in a round is timed while the clock still rises
@@ -208,32 +207,28 @@ class Rounds:
         if counted:
             self.turn += 1
             self._check_company(times[self.reference])
-        best = max([self.best, *(member.series.ratio[1] for member in self.members)])
+        best = max([self.best, *(member.series.ratio[1] for member in self.everyone)])
         for member in self.active.values():
             series = member.series
             series.stop = series.stop or reason_to_stop(series, self.limits, best)
         return self._finished()
 
     def _begin(self) -> None:
-        """Choose what the warm-up repeats: a launch as long as the warm-up has warmed up everything
-        by now.
+        """Choose what the warm-up repeats, and the round that is compared.
+
+        A launch as long as the warm-up has warmed up everything by now. The round that is compared
+        ends after any launch of a sample: one that leaves its work to the last does not know which
+        that is.
         """
         self.warming = [
             member for member in self.everyone if member.us < self.device.warm_seconds * 1e6
         ]
         single = max(member.sample.times for member in self.everyone) == 1
         self.warm_us = sum(member.us for member in self.warming) if single else math.inf
-        if not self.warming:
-            self._begin_samples()
-
-    def _begin_samples(self) -> None:
-        # one round is compared whole. It ends after any launch of a sample: one that leaves its
-        # work to the last does not know which that is
         for member in self.everyone:
             if member.sample.times > 1:
-                member.short = self.device.sample(
-                    member.launch, int(self.random.integers(1, member.sample.times)), self.cold
-                )
+                times = int(self.random.integers(1, member.sample.times))
+                member.short = self.device.sample(member.launch, times, self.cold)
         self.compared = int(self.random.integers(fewest(self.limits)))
 
     def _warm_up(self) -> None:
@@ -244,7 +239,6 @@ class Rounds:
             elapsed > least and abs(us - self.warm_us) < SETTLED * us
         ):
             self.warming = []
-            self._begin_samples()
         self.warm_us = us
 
     def _shuffled(self) -> list[_Member]:
