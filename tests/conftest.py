@@ -11,7 +11,7 @@ from ladder.core import clock
 from ladder.devices.simulation import simulated as simulated_gpus
 from ladder.measuring import session
 from planted import Project
-from simulated import Faults, support
+from simulated import support
 from virtual import VirtualClock
 
 # no test waits for another, nor for whatever else measures on this machine
@@ -53,7 +53,7 @@ def gpus(
     """
     path = use_simulated_gpus(monkeypatch, _gpus_folder)
     monkeypatch.setattr(session, "Child", InProcess)
-    monkeypatch.setattr(Faults, "in_process", True)
+    monkeypatch.setattr("simulated.in_process", True)
     yield path
     monkeypatch.undo()
     simulated_gpus.cache_clear()

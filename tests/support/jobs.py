@@ -3,9 +3,9 @@ process.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import simulated
 from inprocess import InProcess
@@ -19,6 +19,7 @@ from ladder.storage import samples as records
 from ladder.storage.journal import Journal
 from planted import written
 
+J = TypeVar("J", bound=Job)
 HEADER = "/*---\ntitle: {0}\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{1}---*/\n"
 GAUNTLET = 8
 """How many problems the gauntlet has here."""
@@ -124,28 +125,18 @@ class Jobs:
         for name, body in self.does.items():
             path, binary = self.folder / f"{name}.cubin", simulated.cubin(f"{body}\n# {name}")
             path.write_bytes(binary)
-            row = {
-                "status": "compiled",
-                "sha256": hashlib.sha256(binary).hexdigest(),
-                "binary": str(path),
-            }
-            labels = (
-                [f"U={u}" for u in range(1, self.kernels[name] + 1)]
-                if self.kernels[name] > 1
-                else ["-"]
-            )
-            rows |= {
-                (name, element_type, label): row
-                for label in labels
-                for element_type in ("float32", "bfloat16")
-            }
+            sha256 = hashlib.sha256(binary).hexdigest()
+            row = {"status": "compiled", "sha256": sha256, "binary": str(path)}
+            last = self.kernels[name]
+            for label in [f"U={u}" for u in range(1, last + 1)] if last > 1 else ["-"]:
+                for element_type in ("float32", "bfloat16"):
+                    rows[name, element_type, label] = row
         return rows
 
-    def job(self, name: str, **changes: Any) -> Job:
-        """Return a measure job."""
+    def begin(self, kind: Callable[..., J], plan: Any, **inputs: Any) -> J:
+        """Return a job of a kind, of which nothing is asked yet."""
         self.asked, self.workers = [], []
-        plan = self.plan(changes).plan("cuda", name)
-        return Job(
+        return kind(
             "d",
             "cuda",
             plan,
@@ -154,7 +145,12 @@ class Jobs:
             {},
             "code",
             self.environment,
+            **inputs,
         )
+
+    def job(self, name: str, **changes: Any) -> Job:
+        """Return a measure job."""
+        return self.begin(Job, self.plan(changes).plan("cuda", name))
 
     def open(self, name: str, **changes: Any) -> sweep.Sweep:
         """Return the sweep of a measure job that has not begun, with the journal that all of them
@@ -181,16 +177,9 @@ class Jobs:
         **changes: Any,
     ) -> list[dict[str, Any]]:
         """Run a confirmation; return its rows."""
-        self.asked, self.workers = [], []
-        job = confirmation.ConfirmationJob(
-            "d",
-            "cuda",
+        job = self.begin(
+            confirmation.ConfirmationJob,
             self.plan(changes).confirmation("cuda"),
-            self.binaries(),
-            self.folder / "support",
-            {},
-            "code",
-            self.environment,
             samples=[samples],
             swept="swept",
             refill_us=refill_us,

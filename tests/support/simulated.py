@@ -71,27 +71,25 @@ class Died(BaseException):
         self.number = number
 
 
-class Faults:
-    """What ends or blocks a whole process does so where kernels have a process of their own; a
-    test's own process gets an exception.
-    """
+in_process = False
+"""Whether launches run in a test's own process. What ends or blocks a whole process does so where
+kernels have a process of their own; a test's gets an exception.
+"""
 
-    in_process = False
 
-    @classmethod
-    def hang(cls) -> None:
-        """Never return."""
-        if cls.in_process:
-            raise Hang
-        while True:
-            signal.pause()
+def hang() -> None:
+    """Never return."""
+    if in_process:
+        raise Hang
+    while True:
+        signal.pause()
 
-    @classmethod
-    def die(cls, number: int) -> None:
-        """End this process by a signal."""
-        if cls.in_process:
-            raise Died(number)
-        os.kill(os.getpid(), number)
+
+def die(number: int) -> None:
+    """End this process by a signal."""
+    if in_process:
+        raise Died(number)
+    os.kill(os.getpid(), number)
 
 
 def lose() -> None:
@@ -290,8 +288,8 @@ class Gpu(Cpu):
                 "right": right,
                 "outside": outside,
                 "fail": fail,
-                "hang": Faults.hang,
-                "die": Faults.die,
+                "hang": hang,
+                "die": die,
                 "slow": slow,
                 "Refused": Refused,
                 "os": os,
@@ -323,7 +321,7 @@ class Gpu(Cpu):
             call()
         except Failed as error:  # the context is lost with it
             raise Refused("launch_error", str(error), fatal=True) from None
-        if Faults.in_process:
+        if in_process:
             clock.sleep(self.us * 1e-6)
         return self.us * float(np.exp(self._noise.normal(0, NOISE)))
 
