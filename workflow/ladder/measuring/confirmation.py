@@ -299,4 +299,4 @@ def run(
     rows = (row for path in job.samples for row in read(path)[0])
     chosen = finalists(rows, job.plan["within"], job.plan["finalists"], job.candidate)
     begin = partial(Confirmation, chosen)
-    return carry_out(begin, job, journal_path, output, uuids, same_device=True)
+    return carry_out(begin, job, journal_path, output, uuids)

@@ -165,20 +165,16 @@ def carry_out(
     journal_path: Path,
     output: Path,
     uuids: Sequence[str],
-    same_device: bool = False,
 ) -> dict[str, Any]:
     """Measure what the journal lacks on one of the devices and write the Parquet file; return the
     session in its metadata.
 
-    With `same_device`, a journal begun on one GPU is not continued on another.
+    A confirmation, whose records have `rows`, is not continued on another GPU than it was begun on.
     """
     start = clock.now()
     with closing(Journal(journal_path)) as journal:
         begun = {
-            row.get("uuid")
-            for record in journal.records.values()
-            for row in record.get("rows", [])
-            if same_device
+            row["uuid"] for record in journal.records.values() for row in record.get("rows", [])
         }
         with exclusive([uuid for uuid in uuids if uuid in begun] or uuids) as (uuid, lock):
             locked = clock.now()
