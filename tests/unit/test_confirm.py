@@ -151,12 +151,8 @@ def test_limits_let_none_leave_before_the_others(jobs):
     )
     timings = [asked.request for asked in jobs.of(Time)]
     limits = timings[0].limits
-    assert (limits.race, limits.min_samples, limits.max_samples, limits.max_seconds) == (
-        False,
-        1,
-        7,
-        0.25,
-    )
+    expected = {"race": False, "min_samples": 1, "max_samples": 7, "max_seconds": 0.25}
+    assert vars(limits) | expected == vars(limits)
     assert limits.target < 0  # not even a single sample, whose interval has no width, is enough
     assert len({request.seed for request in timings}) == len(timings)
 
@@ -286,8 +282,6 @@ def test_launches_that_do_less_back_to_back_than_alone_have_no_result(jobs, tmp_
 
 
 def test_nothing_to_confirm_is_an_empty_file(jobs, tmp_path):
-    assert (
-        jobs.confirm(swept(tmp_path / "none.parquet", row("a", "U=1", 1.0, status="incorrect")))
-        == []
-    )
+    samples = swept(tmp_path / "none.parquet", row("a", "U=1", 1.0, status="incorrect"))
+    assert jobs.confirm(samples) == []
     assert jobs.session["children"] == 0
