@@ -50,11 +50,6 @@ class Finalist:
     timed beside them.
     """
 
-    @property
-    def tensor_cores(self) -> bool:
-        """Whether it may use the tensor cores."""
-        return self.apart or is_baseline(self.candidate.name)
-
 
 @dataclass
 class ConfirmationJob(Job):
@@ -190,13 +185,12 @@ class Confirmation(Run):
             [each.candidate.name, each.candidate.configuration, each.role, each.candidate.sha256]
             for each in finalists
         ]
-        asked = [self.job.plan[name] for name in ("limits", "target", "seed", "reference")]
         given = [
             vars(problem),
             state,
             process,
             who,
-            asked,
+            [self.job.plan[name] for name in ("limits", "target", "seed", "reference")],
             self.job.described,
             self.job.code,
             self.uuid,
@@ -254,7 +248,8 @@ class Confirmation(Run):
                 timed.append(finalist)
         self.session.time_group(
             group.problem,
-            {finalist.candidate: finalist.tensor_cores for finalist in timed},
+            # the reference may use the tensor cores too
+            {each.candidate: each.apart or is_baseline(each.candidate.name) for each in timed},
             self.limits,
             int(group.key, 16) % 2**32,
             outcomes.__setitem__,

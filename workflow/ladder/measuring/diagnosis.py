@@ -225,19 +225,18 @@ def likeliest(shown: Diagnosis | None, others: Sequence[Diagnosis]) -> str:
         if len(mistake | other) == 2
     ]
 
-    def explains(
-        mistakes: frozenset[str], guesses: Sequence[frozenset[str]], idle: frozenset[str]
-    ) -> bool:
+    def explains(mistakes: frozenset[str], place: int) -> bool:
+        guesses, idle = results[place]
         return any(guess <= mistakes and mistakes - guess <= idle for guess in guesses)
 
     counts = {
-        mistakes: sum(explains(mistakes, *result) for result in results)
+        mistakes: sum(explains(mistakes, place) for place in range(len(results)))
         for mistakes in [*single, *both]
     }
     likely = [
         mistakes
         for mistakes, count in counts.items()
-        if 2 * count >= len(results) and (shown is None or explains(mistakes, *results[0]))
+        if 2 * count >= len(results) and (shown is None or explains(mistakes, 0))
     ]
     best = max(likely, key=lambda mistakes: (counts[mistakes], -len(mistakes)), default=frozenset())
     return "; and ".join(text for key, text in texts.items() if key in best)
@@ -250,17 +249,11 @@ def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "beta is left out: the old C is added as it is", {"beta": float(problem.beta != 0)}
     if problem.beta != 0:
         yield "alpha and beta are exchanged", {"alpha": problem.beta, "beta": problem.alpha}
-    strides = {
-        "lda": problem.lda,
-        "ldb": problem.ldb,
-        "ldc": problem.ldc,
-        "K": problem.k,
-        "N": problem.n,
-    }
     for name in ("lda", "ldb", "ldc"):
-        for other, value in strides.items():
+        for other in ("lda", "ldb", "ldc", "K", "N"):
             if other != name:
-                yield f"leading dimension: {other} is used instead of {name}", {name: value}
+                words = f"leading dimension: {other} is used instead of {name}"
+                yield words, {name: getattr(problem, other.lower())}
     yield (
         "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc",
         {"lda": problem.k, "ldb": problem.n, "ldc": problem.n},
