@@ -4,6 +4,7 @@ process.
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -187,6 +188,14 @@ class Jobs:
         output = self.folder / f"{path}.parquet"
         self.session = confirmation.run(job, self.folder / f"{path}.journal", output, list(uuids))
         return records.read(output)[0]
+
+
+def journaled(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a journal in their order, without changing it: a torn last line stays."""
+    copy = path.with_suffix(".copy")
+    copy.write_bytes(path.read_bytes() if path.exists() else b"")
+    with closing(Journal(copy)) as journal:
+        return list(journal.records.values())
 
 
 def _name(candidate: Any) -> str:

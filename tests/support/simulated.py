@@ -51,8 +51,8 @@ SIGNATURE = re.compile(
     r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\([^()]*\))*\)\s*)*(\w+)\s*\(([^)]*)\)"
 )
 """A `__global__` function: its name, and the text of its parameters."""
-SECTION = ".python"
-"""Of a simulated cubin: what a launch does."""
+PYTHON = b"\0python\0"
+"""Stands in a simulated cubin before what a launch does, behind all sections."""
 
 
 class Failed(Exception):
@@ -178,33 +178,26 @@ def cubin(code: str, functions: dict[str, bytes] | None = None) -> bytes:
 
     Where it stands for a shared object, it exports `gemm`.
     """
-    parts = [
-        ("", 0, b""),
-        (".text.gemm", 1, b""),
-        (SECTION, 1, code.encode()),
-        (".symtab", 2, b""),
-        (".strtab", 3, b"\0gemm\0"),
-    ]
+    parts = [("", 0, b""), (".text.gemm", 1, b""), (".symtab", 2, b""), (".strtab", 3, b"\0gemm\0")]
     parts.append((".dynsym", 11, struct.pack("<IBBHQQ", 1, 0, 0, 1, 0, 0)))
     parts += [(f".nv.info.{name}", 1, attributes) for name, attributes in (functions or {}).items()]
     names = b"".join(f"{name}\0".encode() for name, _, _ in [*parts, (".shstrtab", 3, b"")])
     parts.append((".shstrtab", 3, names))
     at, headers, body, name_at = 64, b"", b"", 0
     for name, kind, data in parts:
-        link = 4 if kind in (2, 11) else 0
+        link = 3 if kind in (2, 11) else 0  # .strtab
         headers += struct.pack(
             "<IIQQQQIIQQ", name_at, kind, 0, 0, at + len(body), len(data), link, 0, 1, 0
         )
         body, name_at = body + data, name_at + len(name) + 1
     head = b"\x7fELF\x02\x01\x01" + bytes(33) + struct.pack("<Q", at + len(body)) + bytes(10)
-    return head + struct.pack("<3H", 64, len(parts), len(parts) - 1) + body + headers
+    head += struct.pack("<3H", 64, len(parts), len(parts) - 1)
+    return head + body + headers + PYTHON + code.encode()
 
 
 def code_of(binary: bytes) -> str:
     """The Python in a simulated cubin."""
-    from ladder.compiling.cubin import _sections
-
-    return next(section.data.decode() for section in _sections(binary) if section.name == SECTION)
+    return binary.rpartition(PYTHON)[2].decode()
 
 
 @lru_cache

@@ -10,11 +10,11 @@ import resource
 import faults
 import psutil
 import pytest
-from jobs import Jobs
+from jobs import Jobs, journaled
 from ladder.core.errors import InputError
 from ladder.measuring import session, supervisor
 from ladder.storage import samples
-from ladder.storage.journal import Journal, _parse
+from ladder.storage.journal import Journal
 from planted import ROOT
 
 
@@ -204,7 +204,7 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(run, tmp_path, mon
     message = str(refused.value).replace("File too large", "No space left on device")
     assert message == f"{tmp_path}/fake.journal: {faults.MACHINE['full'].reason}"
     assert not (tmp_path / "fake.parquet").exists()
-    whole = list(filter(None, map(_parse, (tmp_path / "fake.journal").read_bytes().split(b"\n"))))
+    whole = journaled(tmp_path / "fake.journal")
     measured = [record for record in whole if record.get("samples_us")]
     assert 1 <= len(measured) < 10 <= len(whole)  # and what passed the gauntlet
     rows = {row["key"]: row["samples_us"] for row in run("right()")}
