@@ -222,6 +222,15 @@ def test_who_is_wrong_before_is_not_timed_and_the_others_are(jobs, does, wrong, 
     assert len(jobs.of(Load)) == 2 * loaded  # for whole numbers and to be timed, on two problems
 
 
+def test_a_binary_that_keeps_state_on_the_device_is_incorrect(jobs, monkeypatch):
+    monkeypatch.setattr("ladder.compiling.cubin.state", lambda binary: ["calls"])
+    reason = (
+        "calls: state on the device that outlives a launch; expected no malloc, and no variables "
+        "but __constant__ ones that are only read"
+    )
+    assert outcomes(jobs.open(JOB)) == [("incorrect", reason)] * 6
+
+
 def test_cublas_that_adds_parts_of_k_in_16_bits_is_timed_and_marked(jobs, monkeypatch):
     """Simulated for float32: the CPU behind the GPU has no elements of 16 bits."""
 
