@@ -5,7 +5,6 @@ import pyarrow.parquet as pq
 import pytest
 import synthetic
 from columns import fits
-from ladder.analysis import repeatability
 from ladder.analysis.compare import flat
 from ladder.analysis.dataset import Dataset
 from ladder.core.files import ROOT
@@ -50,9 +49,8 @@ def test_a_parquet_file_has_the_columns_and_types_of_the_dictionary(folder):
     assert samples.read(path)[0][0]["kernel"]  # and is read as before
 
 
-def test_counters_and_limits_have_the_columns_of_the_dictionary():
+def test_counters_have_the_columns_of_the_dictionary():
     assert names("counters") == counters.COLUMNS
-    assert names("repeat") == repeatability.COLUMNS
 
 
 def test_every_key_of_a_published_environment_is_in_it():

@@ -368,4 +368,3 @@ def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
         .isna()
         .all()
     )
-    assert list(table.columns) == kernel_model.COLUMNS

@@ -3,9 +3,9 @@ kernels.
 """
 
 import math
+from types import MappingProxyType
 
 import numpy as np
-import pandas as pd
 import pytest
 from ladder.analysis import tables
 from ladder.analysis.finalists import Finalists
@@ -221,12 +221,11 @@ def test_processes_that_differ_are_two_modes_and_no_drift():
     assert best(swept("a") + rows[:2])["marks"] == "drifting; few"
 
 
-def compared(rows, sha256=()):
+def compared(rows, binaries=MappingProxyType({})):
     """The table of pairs, by (pair, kernel)."""
     confirmed = Finalists(labelled(rows), 0.0, 2.0)
     summary = summarise(rows, 2.0)
-    resources = pd.DataFrame(sha256, columns=["kernel", "element_type", "configuration", "sha256"])
-    table = tables.pairs(summary, tables.best(summary, confirmed), resources, confirmed)
+    table = tables.pairs(summary, tables.best(summary, confirmed), binaries, confirmed)
     return {(line["pair"], line["kernel"]): line for line in table.to_dict("records")}
 
 
@@ -269,13 +268,9 @@ def test_pairs():
     for kernel, times in levels.items():
         rows += again(kernel, "-", times, "best")
     rows += again("02_b", "twin", NEAR, "control")
-    code = [
-        ("01_a", "float32", "-", "s1"),
-        ("02_b", "float32", "twin", "s1"),
-        ("02_b", "float32", "-", "s1"),
-        ("cublas", "float32", "-", ""),
-    ]
-    pairs = compared(rows, code)
+    names = (("01_a", "-"), ("02_b", "twin"), ("02_b", "-"))
+    binaries = {(kernel, "float32", label): "s1" for kernel, label in names}
+    pairs = compared(rows, binaries)
     assert {key: line["verdict"] for key, line in pairs.items()} == {
         ("gain", "02_b"): "faster",
         ("gain", "03_c"): "not distinguishable",

@@ -13,7 +13,5 @@ with job(snakemake.log[0]):
         [Path(path) for path in snakemake.input[name]] for name in names
     )
     environment = Path(snakemake.input.environment)
-    dataset = Dataset.of_files(
-        [*samples, *confirmed], environment, resources, list(map(parse, kernels))
-    )
+    dataset = Dataset([*samples, *confirmed], environment, resources, map(parse, kernels))
     dataset.write({name: Path(snakemake.output[name]) for name in TABLES})

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ladder.analysis import tables
 from ladder.analysis.finalists import Finalists
-from ladder.analysis.measurements import Record, labelled
+from ladder.analysis.measurements import Candidate, candidate, labelled
 from ladder.core.errors import InputError
 from ladder.core.files import digest
 from ladder.model.baselines import BASELINE_JOB, is_baseline
@@ -22,9 +22,10 @@ from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, TABLES, files, re
 from ladder.storage.samples import read
 
 MEND = "Where it is committed, restore the dataset: git checkout. Else run its campaign again"
-_NO_RESOURCES = pd.DataFrame(
+NO_RESOURCES = pd.DataFrame(
     columns=["kernel", "slug", "element_type", "configuration", "arch", "status"]
 )
+"""What the compilers report of a campaign without kernels."""
 
 
 class Dataset:
@@ -40,49 +41,35 @@ class Dataset:
 
     def __init__(
         self,
-        records: Sequence[Record],
-        sessions: Sequence[Mapping[str, Any]],
-        environment: Mapping[str, Any],
-        resources: Sequence[Path] = (),
+        samples: Sequence[Path],
+        environment: Path,
+        resources: Sequence[Path],
         kernels: Iterable[Kernel] = (),
-        folder: Path = Path(),
     ) -> None:
-        self.records, self.sessions = labelled(records), sessions
-        self.environment, self.folder = environment, folder
-        self.kernels = [kernel for kernel in kernels if kernel.kind == environment.get("kind")]
-        self.resources = read_resources(resources)
+        """Read and check the files of a dataset. `resources` is the `resources.csv` of the whole
+        dataset, or one for each kernel. `models` covers the given `kernels` only.
+
+        Raises `InputError` under the conditions of `load`, or if a file of `resources` is not one.
+        """
+        self.folder, self.environment = environment.parent, read_environment(environment)
+        records, self.sessions = load(samples, self.environment)
+        self.records = labelled(records)
+        self.kernels = [kernel for kernel in kernels if kernel.kind == self.environment["kind"]]
+        needed = ("element_type", "configuration", "status", "sha256")
+        reports = [read_csv(path, needed, text=True) for path in resources]
+        self.resources = pd.concat([NO_RESOURCES, *reports])
         """The compilers' reports, all as text."""
 
     @classmethod
     def open(cls, folder: Path, kernels: Iterable[Kernel] = ()) -> "Dataset":
-        """Open, read and check the dataset in a folder. `models` covers the given `kernels` only.
-
-        Raises `InputError` if the folder has no dataset, and under the conditions of `load` and
-        `read_resources`.
-        """
-        if not (folder / "environment.json").exists() or not files(folder):
+        """Open the dataset in a folder. Raises `InputError` if the folder has none."""
+        environment, samples = folder / "environment.json", files(folder)
+        if not environment.exists() or not samples:
             raise InputError(
                 f"{folder}: no environment.json and samples/*.parquet in it; expected a dataset, "
                 "such as results/default/nvidia-h200"
             )
-        return cls.of_files(
-            files(folder), folder / "environment.json", [folder / "resources.csv"], kernels, folder
-        )
-
-    @classmethod
-    def of_files(
-        cls,
-        samples: Sequence[Path],
-        environment: Path,
-        resources: Sequence[Path],
-        kernels: Iterable[Kernel],
-        folder: Path = Path(),
-    ) -> "Dataset":
-        """Open a dataset by the paths of its files. `resources` is the `resources.csv` of the whole
-        dataset, or one for each kernel.
-        """
-        described = read_environment(environment)
-        return cls(*load(samples, described), described, resources, kernels, folder)
+        return cls(samples, environment, [folder / "resources.csv"], kernels)
 
     @property
     def has_sweep(self) -> bool:
@@ -90,15 +77,11 @@ class Dataset:
         return any(not record["process"] for record in self.records)
 
     @cached_property
-    def peak_tflops(self) -> float:
-        """The measured float32 peak in TFLOP/s."""
-        return float(self.environment["peaks"]["fp32_tflops"])
-
-    @cached_property
     def finalists(self) -> Finalists:
         """The finalists that the confirmation measured."""
         within = max((session.get("within", 0.0) for session in self.sessions), default=0.0)
-        return Finalists(self.records, within, self.peak_tflops, flop_per_clock(self.environment))
+        peak = float(self.environment["peaks"]["fp32_tflops"])
+        return Finalists(self.records, within, peak, flop_per_clock(self.environment))
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -110,7 +93,7 @@ class Dataset:
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
-        return tables.pairs(self.summary, self.best, self.resources, self.finalists)
+        return tables.pairs(self.summary, self.best, self.binaries, self.finalists)
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
@@ -135,13 +118,9 @@ class Dataset:
         return read_csv(path) if path.exists() else None
 
     @cached_property
-    def binaries(self) -> dict[tuple[str, str, str], str]:
-        """The SHA-256 of each binary, by kernel, element type and configuration."""
-        rows = self.resources.to_dict("records")
-        return {
-            (row["kernel"], row["element_type"], row["configuration"]): row["sha256"]
-            for row in rows
-        }
+    def binaries(self) -> dict[Candidate, str]:
+        """The SHA-256 of each candidate's binary."""
+        return {candidate(row): row["sha256"] for row in self.resources.to_dict("records")}
 
     def tables(self, names: Iterable[str] = TABLES) -> dict[str, pd.DataFrame]:
         """Return the named tables."""
@@ -151,14 +130,6 @@ class Dataset:
         """Write each table as CSV to its path."""
         for name, path in paths.items():
             write_csv(getattr(self, name), path)
-
-
-def read_resources(paths: Iterable[Path]) -> pd.DataFrame:
-    """Return the rows of several `resources.csv`, all as text. Raises `InputError` for a file that
-    is not one.
-    """
-    needed = ("element_type", "configuration", "status", "sha256")
-    return pd.concat([_NO_RESOURCES, *(read_csv(path, needed, text=True) for path in paths)])
 
 
 def load(
@@ -177,99 +148,75 @@ def load(
     - the sweep's files are not those that the confirmation was made from.
     """
     records, sessions = [], []
-    device, name = environment["fingerprint"].get("device"), environment.get("name")
+    described = environment["fingerprint"]
+    device, name = described.get("device"), environment.get("name")
     if device and name and name != device:
         raise InputError(
             f"environment.json: name: got {name}; expected {device}, as in its fingerprint. {MEND}"
         )
     for path in samples:
         rows, session = read(path)
-        measured, described = session.get("fingerprint", {}), environment["fingerprint"]
-        differs = sorted(
-            key for key in {*measured, *described} if measured.get(key) != described.get(key)
-        )
+        measured = session.get("fingerprint", {})
+        differs = [
+            f"{key} was {json.dumps(measured.get(key))}; expected {json.dumps(described.get(key))}"
+            for key in sorted({*measured, *described})
+            if measured.get(key) != described.get(key)
+        ]
         if differs:
-            what = ", ".join(
-                f"{key} was {json.dumps(measured.get(key))}; expected "
-                f"{json.dumps(described.get(key))}"
-                for key in differs
-            )
             raise InputError(
-                f"{path}: measured in another environment: {what}, as in environment.json"
+                f"{path}: measured in another environment: {', '.join(differs)}, as in "
+                "environment.json"
             )
         belongs = session.get("described", "")  # samples of older programs do not say
         if belongs and belongs != digest(environment):
             raise InputError(
                 f"{path}: described: got {belongs}; expected {digest(environment)}, the digest of "
-                "environment.json, which is not the "
-                f"one that it was measured with. {MEND}"
+                f"environment.json, which is not the one that it was measured with. {MEND}"
             )
-        _check_name(path, rows, session)
+        jobs = {session["job"]} if "job" in session else set()
+        if path.stem != CONFIRMED:
+            shard = path.stem.split(".")[2:]
+            for row in rows:
+                name = BASELINE_JOB if is_baseline(row["kernel"]) else row["kernel"]
+                jobs.add(".".join([name, row["element_type"], *shard]))
+        if jobs - {path.stem}:
+            raise InputError(
+                f"{path}: has the measurements of {', '.join(sorted(jobs - {path.stem}))}; expected "
+                f"those of {path.stem}. {MEND}"
+            )
         records += rows
         sessions.append({"job": path.stem} | session)
     if [path.stem for path in samples] != [CONFIRMED]:
-        _check_jobs(samples, sessions)
-        _check_code(samples, sessions)
+        _check_together(samples, sessions)
     return records, sessions
 
 
-def _check_name(path: Path, rows: Sequence[Record], session: Mapping[str, Any]) -> None:
-    """Raise `InputError` if a file holds the measurements of another job than its name says."""
-    jobs = {session["job"]} if "job" in session else set()
-    if path.stem != CONFIRMED:
-        shard = path.stem.split(".")[2:]
-        jobs |= {
-            ".".join(
-                [
-                    BASELINE_JOB if is_baseline(r["kernel"]) else r["kernel"],
-                    r["element_type"],
-                    *shard,
-                ]
-            )
-            for r in rows
-        }
-    if jobs - {path.stem}:
-        raise InputError(
-            f"{path}: has the measurements of {', '.join(sorted(jobs - {path.stem}))}; expected "
-            f"those of {path.stem}. {MEND}"
-        )
+def _check_together(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
+    """Raise `InputError` if different versions of the code measured the files, or if the files of
+    the sweep are not those that the confirmation was made from.
 
-
-def _check_code(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `InputError` if different versions of the code measured the files.
-
-    For the confirmation, the version of the sweep that its session names (`swept`) must be the
-    same.
-    """
-    first = sessions[0].get("code") if sessions else None
-    for path, session in zip(samples, sessions, strict=True):
-        code = session.get("swept", first) if path.stem == CONFIRMED else session.get("code")
-        if code != first:
-            raise InputError(
-                f"{path}: measured by version {code} of the measuring code; expected {first}, as "
-                f"of {samples[0].name}. {MEND}"
-            )
-
-
-def _check_jobs(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `InputError` if the files of the sweep are not those that the confirmation was made
-    from.
+    Of the confirmation, the version of the sweep that its session names (`swept`) counts.
     """
     for path, session in zip(samples, sessions, strict=True):
+        first = sessions[0].get("code")
+        code = session.get("code")
         if path.stem == CONFIRMED:
+            code, confirmed = session.get("swept", first), session["jobs"]
             here = {
                 other.stem: hashlib.sha256(other.read_bytes()).hexdigest()
                 for other in samples
                 if other.stem != CONFIRMED
             }
-            wrong = [
-                f"{job} is "
-                f"{'missing' if job not in here else 'not among them' if job not in session['jobs'] else 'another'}"
-                for job in sorted({*here, *session["jobs"]})
-                if here.get(job) != session["jobs"].get(job)
-            ]
+            wrong = {job: "another" for job in here if here[job] != confirmed.get(job)}
+            wrong |= dict.fromkeys(here.keys() - confirmed, "not among them")
+            wrong |= dict.fromkeys(confirmed.keys() - here, "missing")
             if wrong:
+                listed = ", ".join(f"{job} is {what}" for job, what in sorted(wrong.items()))
                 raise InputError(
-                    f"{path}: confirms other samples than those in samples/: {', '.join(wrong)}. "
-                    f"{MEND}"
+                    f"{path}: confirms other samples than those in samples/: {listed}. {MEND}"
                 )
+        if code != first:
+            raise InputError(
+                f"{path}: measured by version {code} of the measuring code; expected {first}, as "
+                f"of {samples[0].name}. {MEND}"
+            )

@@ -43,32 +43,6 @@ Programming Guide, "Technical Specifications per Compute Capability").
 """
 
 KEY = ["kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding"]
-COLUMNS = [
-    *KEY,
-    "problem",
-    "flops",
-    "global_reads",
-    "global_writes",
-    "global_sectors",
-    "shared_reads",
-    "shared_writes",
-    "shared_wavefronts",
-    "bank_conflicts",
-    "intensity",
-    "compulsory_intensity",
-    "memory_tflops",
-    "l1_tflops",
-    "issue_tflops",
-    "bound_tflops",
-    "bound",
-    "function",
-    "threads",
-    "registers",
-    "shared_bytes",
-    "blocks_per_sm",
-    "occupancy",
-    "occupancy_limit",
-]
 
 
 def wavefronts(addresses: Sequence[int], width: int, read: bool = True) -> tuple[int, int]:
@@ -87,33 +61,23 @@ def wavefronts(addresses: Sequence[int], width: int, read: bool = True) -> tuple
         for pair in (1, 2)
     ):
         parts = max(1, parts // 2)
-    needed = [
-        _busiest_bank(addresses[i : i + WARP // parts], width)
-        for i in range(0, len(addresses), WARP // parts)
-    ]
+    needed = []
+    for i in range(0, len(addresses), WARP // parts):
+        words = _touched(addresses[i : i + WARP // parts], width, WORD_BYTES)
+        needed.append(max(Counter(word % BANKS for word in words).values()))
     return sum(needed), sum(needed) - len(needed)
-
-
-def _busiest_bank(addresses: Sequence[int], width: int) -> int:
-    words = {
-        word
-        for a in addresses
-        for word in range(a // WORD_BYTES, (a + width - 1) // WORD_BYTES + 1)
-    }
-    return max(Counter(word % BANKS for word in words).values())
 
 
 def sectors(addresses: Sequence[int], width: int) -> int:
     """Return the sectors (32 bytes) of global memory that one access of a warp touches; `addresses`
     and `width` are in bytes.
     """
-    return len(
-        {
-            s
-            for a in addresses
-            for s in range(a // SECTOR_BYTES, (a + width - 1) // SECTOR_BYTES + 1)
-        }
-    )
+    return len(_touched(addresses, width, SECTOR_BYTES))
+
+
+def _touched(addresses: Sequence[int], width: int, unit: int) -> set[int]:
+    """Return the numbers of the units of memory that accesses of `width` bytes touch."""
+    return {number for a in addresses for number in range(a // unit, (a + width - 1) // unit + 1)}
 
 
 @lru_cache(maxsize=4096)
@@ -121,15 +85,11 @@ def _warp(
     expression: str, block: tuple[int, int, int], names: tuple[tuple[str, Number], ...]
 ) -> tuple[int, ...]:
     """Return the value of an address expression for every thread of a block's first warp."""
-    given = dict(names)
-    return tuple(
-        int(
-            evaluate(
-                expression, given | {"thread": i, "x": i % block[0], "y": i // block[0] % block[1]}
-            )
-        )
-        for i in range(min(WARP, prod(block)))
-    )
+    values = []
+    for i in range(min(WARP, prod(block))):
+        place = {"thread": i, "x": i % block[0], "y": i // block[0] % block[1]}
+        values.append(int(evaluate(expression, dict(names) | place)))
+    return tuple(values)
 
 
 def traffic(
@@ -144,12 +104,8 @@ def traffic(
     is empty if the kernel declares no accesses.
     """
     size, names = ELEMENT_TYPES[configuration.element_type].size, kernel.names(configuration, given)
-    accesses = [
-        (shape, access)
-        for shape in kernel.launches(configuration, given)
-        for access in shape.accesses
-    ]
-    if not accesses:
+    shapes = kernel.launches(configuration, given)
+    if not any(shape.accesses for shape in shapes):
         return {}
     counts = dict.fromkeys(
         (
@@ -162,30 +118,30 @@ def traffic(
         ),
         0.0,
     )
-    for shape, access in accesses:
+    for shape in shapes:
         blocks, threads = prod(shape.grid), prod(shape.block)
-        width, elements = (
-            int(evaluate(access.get("width", 1), names)),
-            evaluate(access["per_k"], names) * given["K"],
-        )
-        times = elements / width * ceil_div(threads, WARP) * blocks
-        kind = next(
-            name for name in ("global_read", "shared_read", "shared_write") if name in access
-        )
-        used = tuple(sorted((name, names[name]) for name in names_in(access[kind]) & set(names)))
-        addresses = [size * index for index in _warp(str(access[kind]), shape.block, used)]
-        if kind == "global_read":
-            touched = sectors(addresses, size * width)
-            counts["global_sectors"] += touched * times
-            counts["l1_cycles"] += (
-                max(size * width / WORD_BYTES, touched * SECTOR_BYTES / L1_BYTES) * times
+        for access in shape.accesses:
+            width = int(evaluate(access.get("width", 1), names))
+            elements = evaluate(access["per_k"], names) * given["K"]
+            times = elements / width * ceil_div(threads, WARP) * blocks
+            kind = next(
+                name for name in ("global_read", "shared_read", "shared_write") if name in access
             )
-        else:
-            needed, conflicts = wavefronts(addresses, size * width, read=kind == "shared_read")
-            counts[f"{kind}s"] += elements * threads * blocks
-            counts["shared_wavefronts"] += needed * times
-            counts["bank_conflicts"] += conflicts * times
-            counts["l1_cycles"] += needed * times
+            used = tuple(
+                sorted((name, names[name]) for name in names_in(access[kind]) & set(names))
+            )
+            addresses = [size * index for index in _warp(str(access[kind]), shape.block, used)]
+            cycles: float
+            if kind == "global_read":
+                touched = sectors(addresses, size * width)
+                cycles = max(size * width / WORD_BYTES, touched * SECTOR_BYTES / L1_BYTES)
+                counts["global_sectors"] += touched * times
+            else:
+                cycles, conflicts = wavefronts(addresses, size * width, kind == "shared_read")
+                counts[f"{kind}s"] += elements * threads * blocks
+                counts["shared_wavefronts"] += cycles * times
+                counts["bank_conflicts"] += conflicts * times
+            counts["l1_cycles"] += cycles * times
     return counts
 
 
@@ -245,30 +201,26 @@ def model(
     `function`, the function with the most registers.
     """
     size, peaks = ELEMENT_TYPES[configuration.element_type].size, environment["peaks"]
-    attributes = environment["attributes"]
     given = problem.names() | device_names(environment)
     names = kernel.names(configuration, given)
+    m, n, k = problem.m, problem.n, problem.k
     # the elements of C that every kernel reads if beta is not 0
-    old = problem.m * problem.n * (problem.beta != 0)
+    old = m * n * (problem.beta != 0)
     row: dict[str, Any] = {"flops": problem.flops}
-    row["compulsory_intensity"] = (
-        problem.flops
-        / size
-        / (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n + old)
-    )
+    row["compulsory_intensity"] = problem.flops / size / (m * k + k * n + m * n + old)
     if kernel.global_reads and kernel.global_writes:
         row["global_reads"] = evaluate(kernel.global_reads, names) + old
         row["global_writes"] = evaluate(kernel.global_writes, names)
         row["intensity"] = problem.flops / size / (row["global_reads"] + row["global_writes"])
-    bounds = {"memory": peaks["copy_tb_s"] * row["compulsory_intensity"]}
+    row["memory_tflops"] = peaks["copy_tb_s"] * row["compulsory_intensity"]
+    bounds = {"memory": row["memory_tflops"]}
     peak = measured_peak(environment, configuration.element_type)
     if peak:
         bounds["arithmetic"] = peak
-    modelled = traffic(kernel, configuration, given)
-    cycles, rate = modelled.pop("l1_cycles", 0), l1_tb_s(environment)
+    row |= traffic(kernel, configuration, given)
+    cycles, rate = row.pop("l1_cycles", 0), l1_tb_s(environment)
     if cycles and rate:
         bounds["l1"] = row["l1_tflops"] = problem.flops / (cycles * L1_BYTES) * rate
-    row |= modelled | {"memory_tflops": bounds["memory"]}
     if not tensor_cores or (peak and configuration.element_type in OF_CUDA):
         row["bound"] = min(bounds, key=lambda name: bounds[name])
         row["bound_tflops"] = bounds[row["bound"]]
@@ -276,19 +228,21 @@ def model(
     rate_of_loop = float(resource.get("multiply_adds_per_clock") or 0)
     if configuration.element_type == "float32" and rate_of_loop:
         row["issue_tflops"] = rate_of_loop * peaks["fp32_tflops"]
-    shapes = (
-        {shape.function: shape for shape in kernel.launches(configuration, given)}
-        if kernel.kind == "cuda"
-        else {}
-    )
-    if shape := shapes.get(resource.get("function", "")):
-        row["function"], row["threads"], row["registers"] = (
-            shape.function,
-            prod(shape.block),
-            int(resource["registers"]),
-        )
-        row["shared_bytes"] = int(resource["static_shared"]) + shape.dynamic_shared
-        row["blocks_per_sm"], row["occupancy"], row["occupancy_limit"] = occupancy(
-            row["threads"], row["registers"], row["shared_bytes"], attributes
-        )
+    if kernel.kind == "cuda":
+        for shape in kernel.launches(configuration, given):
+            if shape.function == resource.get("function"):
+                threads, registers = prod(shape.block), int(resource["registers"])
+                shared = int(resource["static_shared"]) + shape.dynamic_shared
+                blocks, share, limit = occupancy(
+                    threads, registers, shared, environment["attributes"]
+                )
+                row |= {
+                    "function": shape.function,
+                    "threads": threads,
+                    "registers": registers,
+                    "shared_bytes": shared,
+                    "blocks_per_sm": blocks,
+                    "occupancy": share,
+                    "occupancy_limit": limit,
+                }
     return row

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis import kernel_model, measurements
-from ladder.analysis.finalists import Finalists, Key
-from ladder.analysis.measurements import Record
+from ladder.analysis.finalists import Finalists, Name, key_of
+from ladder.analysis.measurements import Candidate, Record, candidate
 from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.stats import median_interval, paired_ratio, tied
@@ -19,114 +19,26 @@ from ladder.model.baselines import BASELINE_JOB, is_baseline
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import is_rung
 from ladder.model.problem import Problem
+from ladder.storage.columns import names
+from ladder.storage.samples import SCHEMA
 
 COPIED = [
-    "device",
-    "kernel",
-    "configuration",
-    "element_type",
-    "precision",
-    "m",
-    "n",
-    "k",
-    "alpha",
-    "beta",
-    "padding",
-    "offset",
-    "distribution",
-    "state",
-    "status",
-    "reason",
-    "stop",
-    "race",
-    "reference",
-    "repeats",
-    "frobenius_error",
-    "component_error",
-    "component_bound",
-    "sm_clock_mhz",
-    "memory_clock_mhz",
-    "temperature_c",
-    "throttle_reasons",
-    "energy_j",
-    "uuid",
-    "gauntlet_problems",
-    "gauntlet_changed",
-    "sums_16_bit",
-    "nan_at_alpha_0",
+    name
+    for name in names("summary")
+    if name in (*SCHEMA.names, "problem") and name not in ("reference_us", "tensor_cores")
 ]
+"""The columns that tables take from samples unchanged."""
 GROUP = ["kernel", "element_type", "problem", "state"]
-OF_BEST = [
-    "configurations",
-    "tied_with",
-    "left_out",
-    "interval",
-    "processes",
-    "within_low",
-    "within_high",
-    "energy_processes",
-    "energy_low_j",
-    "energy_high_j",
-    "power_w",
-]
-"""Columns of `best.csv` beyond those of `summary.csv`."""
 BETWEEN, WITHIN = "between-process", "within-run"
 """Values of the column `interval` of `best.csv`: with a confirmation, and without one, from the
 sweep.
 """
-PAIRS = [
-    "pair",
-    "kernel",
-    "configuration",
-    "other",
-    "other_configuration",
-    "element_type",
-    "problem",
-    "state",
-    "ratio",
-    "low",
-    "high",
-    "within_low",
-    "within_high",
-    "processes",
-    "tensor_cores",
-    "verdict",
-]
-"""Columns of `pairs.csv`."""
 REFUSED = "in the confirmation,"
 """The prefix of the reason for a configuration that failed in the confirmation."""
 LARGEST_SQUARE = 4096
 """The largest square at which the ladder is shown. The power cap of the GPUs that the ladder was
 made on slows larger ones.
 """
-ROUNDS = [
-    "kernel",
-    "configuration",
-    "element_type",
-    "problem",
-    "state",
-    "process",
-    "round",
-    "time_us",
-    "reference_us",
-]
-"""Columns of `rounds.csv`."""
-REFERENCES = [
-    "uuid",
-    "kernel",
-    "element_type",
-    "m",
-    "n",
-    "k",
-    "problem",
-    "state",
-    "process",
-    "samples",
-    "median_us",
-    "sm_clock_mhz",
-    "throttled_share",
-]
-"""Columns of `references.csv`."""
 SAME_SERIES = 3
 """The number of first rounds whose reference times identify a series: candidates timed side by side
 share them.
@@ -141,77 +53,42 @@ def summarise(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
     keeps no sweep, so its finalists stand in for it.
     """
     rows = []
-    for record in [record for record in records if not record["process"]] or _finalists(
-        records, finalists
-    ):
+    swept = [record for record in records if not record["process"]]
+    for record in swept or _first_of_finalists(records, finalists):
+        samples = record["samples_us"] or []
         row = {name: record[name] for name in COPIED} | {
-            "problem": record["problem"],
-            "samples": len(record["samples_us"] or []),
-        }
-        row |= {
+            "samples": len(samples),
             "reason": measurements.disturbed([record]) or record["reason"],
             "tensor_cores": measurements.uses_tensor_cores(record),
         }
-        failure = finalists.failures.get(
-            (record["kernel"], record["element_type"], record["configuration"])
-        )
+        failure = finalists.failures.get(candidate(record))
         if record["status"] == "correct" and failure:
-            row |= {
-                "status": failure["status"],
-                "reason": f"{REFUSED} on {measurements.label(failure)}: {failure['reason']}",
-            }
-        elif record["status"] == "correct" and record["samples_us"]:
-            time, ratio = (
-                median_interval(record["samples_us"]),
-                paired_ratio(record["reference_us"], record["samples_us"]),
+            row["status"] = failure["status"]
+            row["reason"] = f"{REFUSED} on {failure['problem']}: {failure['reason']}"
+        elif record["status"] == "correct" and samples:
+            reference = record["reference_us"]
+            row |= finalists.rates(
+                record,
+                median_interval(samples),
+                paired_ratio(reference, samples),
+                median_interval(reference)[0],
             )
-            reference_us, peaks = (
-                median_interval(record["reference_us"])[0],
-                (finalists.peak_tflops, finalists.per_clock),
-            )
-            row |= measurements.rates(record, time, ratio, reference_us, *peaks)
-            row |= {
-                "throttled_share": measurements.throttled_share([record]),
-                "marks": "; ".join(measurements.marks([record], record)),
-            }
+            row["throttled_share"] = measurements.throttled_share([record])
+            row["marks"] = "; ".join(measurements.marks([record], record))
         rows.append(row)
-    columns = [
-        *COPIED[:8],
-        "problem",
-        *COPIED[8:],
-        "samples",
-        "median_us",
-        "low_us",
-        "high_us",
-        "tflops",
-        "tflops_low",
-        "tflops_high",
-        "reference_us",
-        "reference_tflops",
-        "ratio",
-        "ratio_low",
-        "ratio_high",
-        "peak_fraction",
-        "clock_fraction",
-        "tflop_per_j",
-        "throttled_share",
-        "marks",
-        "tensor_cores",
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=names("summary"))
 
 
-def _finalists(records: Sequence[Record], finalists: Finalists) -> list[Record]:
+def _first_of_finalists(records: Sequence[Record], finalists: Finalists) -> list[Record]:
     """Return the first record of each finalist on each problem in each state, in the order of a
     sweep's files.
     """
-    first: dict[tuple[Any, ...], Record] = {}
+    first: dict[Any, Record] = {}
     for record in records:
         if record["role"] != "control":
-            key = record["element_type"], record["problem"], record["state"]
-            name = record["kernel"], record["configuration"]
+            on_tensor_cores = candidate(record) in finalists.tensor_cores
             first.setdefault(
-                (*key, *name), {**record, "tensor_cores": finalists.on_tensor_cores(key, name)}
+                (key_of(record), candidate(record)), {**record, "tensor_cores": on_tensor_cores}
             )
     return sorted(
         first.values(),
@@ -245,24 +122,21 @@ def best(summary: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
             for kernel, swept in summary.groupby("kernel", sort=False)
             for row in _best_of(finalists, str(kernel), swept)
         ]
-    _mark_unsteady(rows)
-    return pd.DataFrame(rows, columns=[*summary.columns, *OF_BEST])
-
-
-def _mark_unsteady(rows: Iterable[dict[str, Any]]) -> None:
-    """Mark all rows on a problem as `unsteady` if the reference differs too much from itself in the
-    same rounds.
-    """
     rated = [row for row in rows if pd.notna(row.get("ratio"))]
     unsteady = {
-        tuple(row[name] for name in GROUP[1:])
+        key_of(row)
         for row in rated
         if row["kernel"] == row["reference"]
         and not verdicts.steady(row["ratio"], row["ratio_low"], row["ratio_high"])
     }
     for row in rated:
-        if tuple(row[name] for name in GROUP[1:]) in unsteady:
-            row["marks"] = "; ".join(filter(None, [row["marks"], "unsteady"]))
+        if key_of(row) in unsteady:
+            _mark(row, "unsteady")
+    return pd.DataFrame(rows, columns=names("best"))
+
+
+def _mark(row: dict[str, Any], mark: str) -> None:
+    row["marks"] = "; ".join([*verdicts.marks(row["marks"]), mark])
 
 
 def _best_of_sweep(summary: pd.DataFrame) -> list[dict[str, Any]]:
@@ -274,66 +148,63 @@ def _best_of_sweep(summary: pd.DataFrame) -> list[dict[str, Any]]:
         first = int(correct["ratio"].argmax())
         ties = correct["configuration"][tied(correct["ratio_low"], correct["ratio_high"], first)]
         row = correct.iloc[first].to_dict()
-        common = {
+        row |= {
             "configurations": len(group),
             "tied_with": "; ".join(ties),
             "interval": WITHIN,
             "processes": 1,
+            "within_low": row["ratio_low"],
+            "within_high": row["ratio_high"],
         }
-        known = {"within_low": row["ratio_low"], "within_high": row["ratio_high"]}
-        rows.append(
-            {**row, **common, **known, "marks": "; ".join(filter(None, [row["marks"], "few"]))}
-        )
+        _mark(row, "few")
+        rows.append(row)
     return rows
 
 
 def _best_of(finalists: Finalists, kernel: str, swept: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of one kernel; `swept` has its results in the sweep."""
     rows: list[dict[str, Any]] = []
-    found_warm: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in swept[swept["state"] == "warm"].to_dict("records"):
-        found_warm.setdefault((row["element_type"], row["problem"]), []).append(row)
+    found_warm = {
+        key: group.to_dict("records")
+        for key, group in swept[swept["state"] == "warm"].groupby(["element_type", "problem"])
+    }
     for key, group in finalists.groups.items():
         warm = found_warm.get(key[:2], [])
         common = {"state": key[2], "configurations": len(warm), "interval": BETWEEN}
-        names = [
+        finalists_here = [
             name
             for name, records in group.items()
             if name[0] == kernel and next(iter(records.values()))["role"] != "control"
         ]
-        if not names:
+        if not finalists_here:
             failed = [row for row in warm if str(row["reason"]).startswith(REFUSED)]
             rows += [{**row, **common, "processes": 0} for row in failed[:1]]
             continue
-        faster = {
-            name: pair
-            for name in names[1:]
-            if (pair := finalists.pair(key, name, names[0]))["verdict"] == "faster"
-        }
-        chosen = max(faster, key=lambda name: faster[name]["ratio"], default=names[0])
-        ties = [
-            name[1]
-            for name in names
-            if name != chosen
-            and (
-                (pair := finalists.pair(key, name, chosen))["verdict"] != "slower"
-                or pair["ratio"] >= 1 - finalists.within
-            )
-        ]
+        first = chosen = finalists_here[0]
+        ratio = 1.0
+        for name in finalists_here[1:]:
+            pair = finalists.pair(key, name, first)
+            if pair["verdict"] == "faster" and pair["ratio"] > ratio:
+                chosen, ratio = name, pair["ratio"]
+        ties = []
+        for name in finalists_here:
+            if name == chosen:
+                continue
+            pair = finalists.pair(key, name, chosen)
+            if pair["verdict"] != "slower" or pair["ratio"] >= 1 - finalists.within:
+                ties.append(name[1])
         base = next(row for row in warm if row["configuration"] == chosen[1])
         timed = [row for row in warm if pd.notna(row["tflops"]) and row["stop"] != "race"]
         least = max((row["ratio"] for row in timed), default=math.inf) * (1 - finalists.within)
-        near = {row["configuration"] for row in timed if row["ratio"] >= least}
-        known = {"tied_with": "; ".join(ties), "left_out": len(near - {name[1] for name in names})}
-        rows.append(base | common | known | finalists.row(key, chosen, base))
-    for (name, key), record in finalists.as_warm.items():
-        if name == kernel and not any(
-            finalist[0] == kernel for finalist in finalists.groups.get(key, {})
-        ):
-            rows.append(
-                {column: record[column] for column in COPIED}
-                | {"problem": key[1], "interval": BETWEEN, "processes": 0}
-            )
+        left_out = {row["configuration"] for row in timed if row["ratio"] >= least}
+        left_out -= {configuration for _, configuration in finalists_here}
+        common |= {"tied_with": "; ".join(ties), "left_out": len(left_out)}
+        rows.append(base | common | finalists.row(key, chosen, base))
+    for (skipped, key), record in finalists.as_warm.items():
+        confirmed = {each for each, _ in finalists.groups.get(key, {})}
+        if skipped == kernel and kernel not in confirmed:
+            row = {column: record[column] for column in COPIED}
+            rows.append(row | {"interval": BETWEEN, "processes": 0})
     return rows
 
 
@@ -346,16 +217,15 @@ def headline_problem(best: pd.DataFrame) -> str:
     `best` is the table of that name. Raises `InputError` if it has no rate.
     """
     rows = best[best["tflops"].notna()]
-    rows = rows[rows["state"] == rows["state"].iloc[0]] if len(rows) else rows
-    squares = rows[
-        (rows["problem"].astype(str) == rows["m"].astype(str)) & (rows["m"] <= LARGEST_SQUARE)
-    ]
-    rows = squares if len(squares) else rows
     if rows.empty:
         raise InputError("best.csv: no kernel has a rate on any problem; expected one to draw")
-    by_problem = rows.assign(size=rows["m"].astype(float) * rows["n"] * rows["k"]).groupby(
-        "problem", sort=False
-    )
+    rows = rows[rows["state"] == rows["state"].iloc[0]]
+    square = rows["problem"].astype(str) == rows["m"].astype(str)
+    squares = rows[square & (rows["m"] <= LARGEST_SQUARE)]
+    if len(squares):
+        rows = squares
+    rows = rows.assign(size=rows["m"].astype(float) * rows["n"] * rows["k"])
+    by_problem = rows.groupby("problem", sort=False)
     counts = by_problem.agg(kernels=("kernel", "nunique"), size=("size", "first"))
     return str(max(counts.index, key=lambda problem: tuple(counts.loc[problem])))
 
@@ -365,29 +235,16 @@ def rounds(records: Sequence[Record], best: pd.DataFrame, finalists: Finalists) 
     from the sweep without one.
     """
     rows: list[tuple[Any, ...]] = []
-    named = best[best["tflops"].notna()]
-    chosen = {
-        tuple(row)
-        for row in named[["kernel", "configuration", "element_type", "problem", "state"]]
-        .to_numpy()
-        .tolist()
-    }
+    which = ["kernel", "configuration", "element_type", "problem", "state"]
+    chosen = set(best.loc[best["tflops"].notna(), which].itertuples(index=False, name=None))
     for record in records:
-        name = tuple(
-            record[column]
-            for column in ("kernel", "configuration", "element_type", "problem", "state")
-        )
-        if (
-            name in chosen
-            and record["status"] == "correct"
-            and (finalists.left_out or record["process"])
-        ):
+        name = tuple(record[column] for column in which)
+        timed = record["status"] == "correct" and (finalists.left_out or record["process"])
+        if timed and name in chosen:
             pairs = zip(record["samples_us"], record["reference_us"], strict=True)
-            rows += [
-                (*name, record["process"] or 1, number, *pair)
-                for number, pair in enumerate(pairs, 1)
-            ]
-    return pd.DataFrame(rows, columns=ROUNDS)
+            for number, pair in enumerate(pairs, 1):
+                rows.append((*name, record["process"] or 1, number, *pair))
+    return pd.DataFrame(rows, columns=names("rounds"))
 
 
 def references(records: Sequence[Record]) -> pd.DataFrame:
@@ -401,28 +258,22 @@ def references(records: Sequence[Record]) -> pd.DataFrame:
     series: dict[tuple[Any, ...], dict[str, Any]] = {}
     for record in records:
         times = record["reference_us"] or []
-        key = (
-            record["uuid"],
-            record["element_type"],
-            record["problem"],
-            record["state"],
-            record["process"],
-            *times[:SAME_SERIES],
-        )
+        key = (record["uuid"], *key_of(record), record["process"], *times[:SAME_SERIES])
         if times and len(times) > series.get(key, {"samples": 0})["samples"]:
-            median = median_interval(times)[0]
-            row = {
-                "problem": record["problem"],
+            series[key] = {
+                **record,
                 "samples": len(times),
-                "median_us": median,
+                "median_us": median_interval(times)[0],
                 "throttled_share": measurements.throttled_share([record]),
             }
-            series[key] = {name: record[name] for name in REFERENCES if name in record} | row
-    return pd.DataFrame(list(series.values()), columns=REFERENCES)
+    return pd.DataFrame(list(series.values()), columns=names("references"))
 
 
 def pairs(
-    summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, finalists: Finalists
+    summary: pd.DataFrame,
+    best: pd.DataFrame,
+    binaries: Mapping[Candidate, str],
+    finalists: Finalists,
 ) -> pd.DataFrame:
     """Return the pairwise comparisons: a row per pair, problem and state. `ratio` is the speedup of
     `kernel` over `other`.
@@ -432,94 +283,62 @@ def pairs(
     chance can tell apart. Ratios come from the rounds in which both were timed, with
     between-process and within-run intervals. Without a confirmation there are only gains, from
     ratios to the reference.
+
+    `binaries` has the SHA-256 of each candidate's binary.
     """
-    rows: list[dict[str, Any]] = []
+    rows = []
     # kernels that round their operands solve an easier problem, so they are not rungs
-    rungs = [
-        kernel
-        for kernel in dict.fromkeys(summary.loc[summary["precision"].isna(), "kernel"])
-        if is_rung(kernel)
-    ]
-    labelled = {
-        tuple(row[name] for name in GROUP): row
-        for row in best[best["ratio"].notna()].to_dict("records")
+    exact = summary.loc[summary["precision"].isna(), "kernel"].unique()
+    rungs = [kernel for kernel in exact if is_rung(kernel)]
+    rated = {
+        (key_of(row), row["kernel"]): row for row in best[best["ratio"].notna()].to_dict("records")
     }
-    binaries = {
-        (row["kernel"], row["element_type"], row["configuration"]): row["sha256"]
-        for row in resources.to_dict("records")
-    }
-    keys: dict[Key, None] = {group[1:]: None for group in labelled}
-    for key in keys:
-
-        def add(
-            kind: str,
-            name: tuple[str, str],
-            other: tuple[str, str],
-            compared: Mapping[str, Any],
-            key: Key = key,
-        ) -> None:
-            names = {
-                "pair": kind,
-                "kernel": name[0],
-                "configuration": name[1],
-                "other": other[0],
-                "other_configuration": other[1],
-            }
-            at = dict(zip(GROUP[1:], key, strict=True)) | {
-                "tensor_cores": finalists.on_tensor_cores(key, name, other)
-            }
-            rows.append(names | at | dict(compared))
-
+    for key in dict.fromkeys(key for key, _ in rated):
+        compared: list[tuple[str, Name, Name, dict[str, Any]]] = []
         for below, rung in pairwise(rungs):
-            upper, lower = labelled.get((rung, *key)), labelled.get((below, *key))
+            upper, lower = rated.get((key, rung)), rated.get((key, below))
             if upper and lower:
                 first, other = (rung, upper["configuration"]), (below, lower["configuration"])
-                quotient = {
+                gain = {
                     "ratio": upper["ratio"] / lower["ratio"],
                     "processes": 1,
                     "verdict": verdicts.UNCONFIRMED,
                 }
-                add(
-                    "gain",
-                    first,
-                    other,
-                    quotient if finalists.left_out else finalists.pair(key, first, other),
-                )
+                if not finalists.left_out:
+                    gain = finalists.pair(key, first, other)
+                compared.append(("gain", first, other, gain))
         group = finalists.groups.get(key, {})
         for first in group:
             if first[0] == summary["reference"].iloc[0]:
-                add("null", first, first, finalists.ratio(key, first))
+                compared.append(("null", first, first, finalists.ratio(key, first)))
         for first, other in combinations(group, 2):
-            sha256 = binaries.get((first[0], key[0], first[1]))
-            if (
-                first[0] != other[0]
-                and sha256
-                and sha256 == binaries.get((other[0], key[0], other[1]))
-            ):
-                add("twins", first, other, finalists.pair(key, first, other))
-    return pd.DataFrame(rows, columns=PAIRS)
+            binary, another = (
+                binaries.get((kernel, key[0], label)) for kernel, label in (first, other)
+            )
+            if first[0] != other[0] and binary and binary == another:
+                compared.append(("twins", first, other, finalists.pair(key, first, other)))
+        for kind, first, other, estimate in compared:
+            rows.append(
+                {
+                    "pair": kind,
+                    "kernel": first[0],
+                    "configuration": first[1],
+                    "other": other[0],
+                    "other_configuration": other[1],
+                    "tensor_cores": finalists.on_tensor_cores(key, first, other),
+                    **dict(zip(GROUP[1:], key, strict=True)),
+                    **estimate,
+                }
+            )
+    return pd.DataFrame(rows, columns=names("pairs"))
 
 
 def costs(sessions: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return the costs of each measure job's last run: wall time, gauntlet time, the share in which
     the device executed, peak memory.
     """
-    columns = (
-        "job",
-        "measured",
-        "wall_seconds",
-        "busy_seconds",
-        "gauntlet_seconds",
-        "children",
-        "peak_memory_bytes",
-        "commit",
-        "dirty",
-    )
-    table = pd.DataFrame(
-        [{column: session.get(column) for column in columns} for session in sessions]
-    )
-    table["busy_share"] = table["busy_seconds"] / table["wall_seconds"]
-    return table
+    table = pd.DataFrame(sessions, columns=names("costs"))
+    return table.assign(busy_share=table["busy_seconds"] / table["wall_seconds"])
 
 
 def models(
@@ -535,14 +354,11 @@ def models(
     """
     by_name = {kernel.name: kernel for kernel in kernels}
     compiled = {
-        (row["kernel"], row["element_type"], row["configuration"]): row
-        for row in resources.to_dict("records")
-        if row["status"] == "compiled"
+        candidate(row): row for row in resources.to_dict("records") if row["status"] == "compiled"
     }
     rows = []
     for given in summary.drop_duplicates(kernel_model.KEY).to_dict("records"):
-        kernel = by_name.get(given["kernel"])
-        resource = compiled.get((given["kernel"], given["element_type"], given["configuration"]))
+        kernel, resource = by_name.get(given["kernel"]), compiled.get(candidate(given))
         if kernel is None or resource is None:
             continue
         configuration = Configuration.of(given["element_type"], given["configuration"])
@@ -553,4 +369,4 @@ def models(
             kernel, configuration, problem, resource, environment, given["tensor_cores"]
         )
         rows.append({name: given[name] for name in (*kernel_model.KEY, "problem")} | modelled)
-    return pd.DataFrame(rows, columns=kernel_model.COLUMNS)
+    return pd.DataFrame(rows, columns=names("models"))

@@ -63,6 +63,11 @@ def tables() -> dict[str, Table]:
     return schemas
 
 
+def names(table: str) -> list[str]:
+    """Return the names of a table's columns, in order."""
+    return [column.name for column in tables()[table].columns]
+
+
 def schema(table: str) -> pa.Schema:
     """Return the Arrow schema of a table."""
     return pa.schema(
