@@ -26,10 +26,10 @@ import answer
 import pandas as pd
 from answer import binaries, command_line
 from checkout import Checkout
+from ladder.analysis import repeatability
 from ladder.analysis.compare import changes
 from ladder.analysis.dataset import Dataset
-from ladder.analysis.repeatability import Run, limits, made_from, of_table, ratios
-from ladder.analysis.repeatability import table as table_of
+from ladder.analysis.repeatability import limits, made_from, of_table
 from ladder.core.files import ROOT, write_whole
 from ladder.devices.lock import first_gpu
 from ladder.model.kernel_file import discover
@@ -169,13 +169,12 @@ def longer(dataset: Dataset, factor: float = 1 + PERCENT / 100) -> Dataset:
 def measure_published(published: Path, machines: Mapping[str, Sequence[Dataset]]) -> dict[str, Any]:
     """The shares, over every two datasets of a machine of a model, by the machines' UUIDs."""
     alike, held_out, slow = [], [], []
-    runs = [
-        Run("", "", uuid, {}, ratios(side.finalists), pd.DataFrame())
-        for uuid, sides in machines.items()
-        for side in sides
-    ]
+    runs = [(uuid, side) for uuid, sides in machines.items() for side in sides]
+    found = repeatability.measured({str(run): side for run, (_, side) in enumerate(runs)})
+    found["machine"] = [runs[run][0] for run in found["run"]]
     for uuid, sides in machines.items():
-        of_others = of_table(table_of([run for run in runs if run.machine != uuid]), True, "time_")
+        others = repeatability.table(found[found["machine"] != uuid])
+        of_others = of_table(others, True, "time_")
         for first, second in combinations(sides, 2):
             known = limits(published, first.environment, second.environment, "time_")
             alike.append(changes(first, second, known))
@@ -189,10 +188,7 @@ def measure_published(published: Path, machines: Mapping[str, Sequence[Dataset]]
         "device": next(iter(machines.values()))[0].environment["device"],
         "machines": [
             [
-                {
-                    "dataset": os.path.relpath(side.folder, published),
-                    **made_from(side.folder, side.environment),
-                }
+                {"dataset": os.path.relpath(side.folder, published), **made_from(side)}
                 for side in sides
             ]
             for sides in machines.values()

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,67 +15,60 @@ from ladder.core.errors import InputError
 from ladder.storage import csv_files, samples
 from planted import written
 
-SIZES = (64, 128)
 OF_MACHINE, OF_RUN = 0.02, 0.005
 """Standard deviations of the log ratio."""
-
-
 NONE = {"pairs": 0, "rows": 0, "covered": None}
-EMPTY = pd.DataFrame(columns=["pair", "verdict", "low", "high"])
+PAIRS = pd.DataFrame(columns=["pair", "verdict", "low", "high"])
 
 
-def runs(machines, seed=0, candidates=40, called="not distinguishable"):
-    """Runs on machines of the given names; what is a machine's or a run's own is another in every
-    candidate.
+def runs(machines, ratios, half=0.0, problems=("64", "128")):
+    """What runs on machines of the given names measured. `ratios` has the log ratios of each run,
+    of as many candidates on each problem; log times are twice as far apart, the other way.
     """
+    made = []
+    for number, (machine, values) in enumerate(zip(machines, ratios, strict=True)):
+        names = [
+            (f"k{i}", "-", "", "float32", problem, "warm", False, False)
+            for problem in problems
+            for i in range(len(values) // len(problems))
+        ]
+        table = pd.DataFrame(names, columns=repeatability.CANDIDATE)
+        table = table.assign(log_ratio=values, half=half, processes=5, log_us=-2 * values)
+        made.append(table.assign(run=number, name=f"run{number}", machine=machine))
+    return pd.concat(made, ignore_index=True)
+
+
+def typical(machines, seed=0, candidates=40):
+    """Runs of two problems; what is a machine's or a run's own is another in every candidate."""
     random = np.random.default_rng(seed)
-    names = [
-        (f"k{i}", "-", "", "float32", str(size), "warm", False, False)
-        for size in SIZES
-        for i in range(candidates)
-    ]
-    table = pd.DataFrame(names, columns=repeatability.CANDIDATE)
     levels = {
-        machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))
+        machine: OF_MACHINE * random.normal(size=2 * candidates)
+        for machine in sorted(set(machines))
     }
-    half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
-    pairs = pd.DataFrame(
-        {
-            "pair": ["twins", "twins", "null", "gain"],
-            "verdict": [called, "not distinguishable"] + ["faster"] * 2,
-            "low": [1.0, 1.0002, 1.01, 1.1],
-            "high": [1.001, 1.0008, 1.02, 1.2],
-        }
-    )
-
-    def run(level):
-        ratios = level + OF_RUN * random.normal(size=len(table))
-        # twice as far apart, the other way
-        return table.assign(log_ratio=ratios, half=half, processes=5, log_us=-2 * ratios)
-
-    return [
-        repeatability.Run(f"run{i}", "d", m, {}, run(levels[m]), pairs)
-        for i, m in enumerate(machines)
-    ]
+    ratios = [levels[name] + OF_RUN * random.normal(size=2 * candidates) for name in machines]
+    # what five processes would state whose mean has this standard deviation
+    return runs(machines, ratios, 2.776 * OF_RUN)
 
 
 def test_the_spread_of_runs_and_of_machines_is_found():
-    table = repeatability.table(runs(["a", "a", "b", "b", "c"], candidates=400))
+    table = repeatability.table(typical("aabbc", candidates=400))
     assert table["problem"].tolist() == ["64", "128"]
-    assert table[["machines", "runs", "candidates"]].to_numpy().tolist() == [[3, 5, 400]] * 2
-    assert table[["repeat_pairs", "reproduce_pairs"]].to_numpy().tolist() == [[2, 8]] * 2
-    assert table["repeat_sd"].tolist() == pytest.approx([OF_RUN] * 2, rel=0.1)
-    assert table["reproduce_sd"].tolist() == pytest.approx(
-        [math.hypot(OF_MACHINE, OF_RUN)] * 2, rel=0.1
-    )
+    for column, expected in (
+        ("machines", 3),
+        ("runs", 5),
+        ("candidates", 400),
+        ("repeat_pairs", 2),
+        ("reproduce_pairs", 8),
+        ("repeat_sd", pytest.approx(OF_RUN, rel=0.1)),
+        ("reproduce_sd", pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.1)),
+    ):
+        assert table[column].tolist() == [expected] * 2
     assert (table["repeat_limit"] == 2.8 * table["repeat_sd"]).all()
-    assert (table["reproduce_limit"] / table["reproduce_sd"]).tolist() == pytest.approx(
-        [math.sqrt(2) * 4.3027] * 2, rel=1e-4
-    )
+    of_three_machines = pytest.approx(math.sqrt(2) * 4.3027, rel=1e-4)
+    assert (table["reproduce_limit"] / table["reproduce_sd"]).tolist() == [of_three_machines] * 2
     for name in ("repeat", "reproduce"):
-        assert table[f"{name}_time_limit"].tolist() == pytest.approx(
-            list(2 * table[f"{name}_limit"])
-        )
+        factors = table[f"{name}_time_limit"] / table[f"{name}_limit"]
+        assert factors.tolist() == pytest.approx([2, 2])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +81,7 @@ def test_the_spread_of_runs_and_of_machines_is_found():
     ],
 )
 def test_coverage_is_counted_against_what_was_stated(machines, claim, pairs, rows, least, most):
-    claims = repeatability.claims(runs(machines, seed=1, candidates=300))
+    claims = repeatability.claims(typical(machines, seed=1, candidates=300), PAIRS)
     counted = claims[claim]
     assert (counted["pairs"], counted["rows"]) == (pairs, rows)
     assert least <= counted["covered"] <= most
@@ -105,19 +97,17 @@ def test_coverage_is_counted_against_what_was_stated(machines, claim, pairs, row
     ],
 )
 def test_what_nothing_can_be_said_of_is_empty(machines, claims):
-    made = repeatability.claims(runs(machines))
+    made = repeatability.claims(typical(machines), PAIRS)
     assert [made[name] for name in claims] == [NONE] * len(claims)
 
 
 def test_a_limit_needs_pairs_and_three_machines():
-    assert repeatability.table(runs("a")).empty
-    assert repeatability.table([]).empty
+    assert repeatability.table(typical("a")).empty
     for machines, known in (("aa", False), ("aab", True)):
-        table = repeatability.table(runs(machines))
+        table = repeatability.table(typical(machines))
         assert table["repeat_limit"].notna().all()
         assert table["reproduce_sd"].notna().all() == known
-        assert table["reproduce_limit"].isna().all()
-        assert table["reproduce_time_limit"].isna().all()
+        assert table[["reproduce_limit", "reproduce_time_limit"]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize(
@@ -128,46 +118,23 @@ def test_a_limit_needs_pairs_and_three_machines():
     ],
 )
 def test_what_uses_the_tensor_cores_and_baselines_have_limits_of_their_own(column):
-    several = runs("abc", candidates=60)
-    for number, run in enumerate(several):
-        apart = run.ratios["kernel"].isin(["k0", "k1", "k2"])
-        run.ratios.loc[apart, [column, "log_ratio"]] = True, 0.2 * number
-    limits = repeatability.table(several).set_index(["problem", column])
+    measured = typical("abc", candidates=60)
+    apart = measured["kernel"].isin(["k0", "k1", "k2"])
+    measured.loc[apart, "log_ratio"] = 0.2 * measured["run"]
+    measured.loc[apart, column] = True
+    limits = repeatability.table(measured).set_index(["problem", column])
     assert limits.loc[("64", True), "candidates"] == 3
     assert limits.loc[("64", True), "reproduce_sd"] == pytest.approx(0.2)
     of_others = limits.loc[("64", False), "reproduce_sd"]
     assert of_others == pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.25)
 
 
-def test_the_pair_of_runs_that_repeats_the_least_is_named():
-    several = runs(["a", "a", "b", "b"], candidates=100)
-    several[3].ratios["log_ratio"] += 0.5
-    claims = repeatability.claims(several)["same_machine"]
-    assert claims["least"] == {"of": "run2 and run3", "pairs": 1, "rows": 200, "covered": 0}
-    assert (claims["pairs"], claims["rows"]) == (2, 400)
-    assert claims["covered"] == pytest.approx(1 / 2, abs=0.05)
-
-
 def test_a_difference_is_within_welchs_interval():
-    """Which is narrower than the root of the sum of the squares of two intervals by t of few
-    processes.
-    """
-    random, few = np.random.default_rng(2), 5
-    names = [(f"k{i}", "-", "", "float32", "64", "warm", False, False) for i in range(4000)]
-
-    def run(name):
-        values = random.normal(scale=OF_RUN, size=(len(names), few))
-        half = 2.7764 * values.std(axis=1, ddof=1) / math.sqrt(few)
-        table = pd.DataFrame(names, columns=repeatability.CANDIDATE)
-        table = table.assign(log_ratio=values.mean(axis=1), half=half, processes=few, log_us=0.0)
-        return repeatability.Run(name, "d", "a", {}, table, EMPTY)
-
-    first, second = run("one"), run("other")
-    assert repeatability.claims([first, second])["same_machine"]["covered"] == pytest.approx(
-        0.95, abs=0.01
-    )
-    both = np.hypot(first.ratios["half"], second.ratios["half"])
-    assert (abs(first.ratios["log_ratio"] - second.ratios["log_ratio"]) <= both).mean() > 0.968
+    values = OF_RUN * np.random.default_rng(2).normal(size=(2, 4000, 5))
+    halves = 2.7764 * values.std(axis=2, ddof=1) / math.sqrt(5)
+    measured = runs("aa", values.mean(axis=2), problems=["64"]).assign(half=halves.flatten())
+    claims = repeatability.claims(measured, PAIRS)
+    assert claims["same_machine"]["covered"] == pytest.approx(0.95, abs=0.01)
 
 
 @pytest.mark.parametrize("machines", [3, 5])
@@ -175,23 +142,13 @@ def test_a_limit_from_few_machines_covers_the_next_ones(machines):
     """Though each machine moves all kernels of a problem together, however many they are. Each
     problem has a limit of its own.
     """
-    random, problems = np.random.default_rng(3), [str(size) for size in range(200)]
-    names = [
-        (f"k{i}", "-", "", "float32", problem, "warm", False, False)
-        for problem in problems
-        for i in range(3)
-    ]
-    candidates = pd.DataFrame(names, columns=repeatability.CANDIDATE)
-    made = []
-    for number in range(machines):
-        ratios = np.repeat(random.normal(size=len(problems)), 3)
-        table = candidates.assign(log_ratio=ratios, half=0.0, processes=5, log_us=0.0)
-        made.append(repeatability.Run("", "d", str(number), {}, table, pd.DataFrame()))
-    limits = repeatability.table(made)["reproduce_limit"]
+    problems = [str(size) for size in range(200)]
+    levels = np.random.default_rng(3).normal(size=(machines, len(problems)))
+    measured = runs(range(machines), np.repeat(levels, 3, axis=1), problems=problems)
+    limits = repeatability.table(measured)["reproduce_limit"]
     assert len(limits) == len(problems)
     # the chance that two more machines differ by no more
-    covered = [math.erf(limit / 2) for limit in limits]
-    assert 0.92 <= np.mean(covered) <= 0.98
+    assert 0.92 <= np.mean([math.erf(limit / 2) for limit in limits]) <= 0.98
 
 
 def test_a_limit_for_a_rarer_case_is_wider_by_what_its_machines_tell():
@@ -201,15 +158,15 @@ def test_a_limit_for_a_rarer_case_is_wider_by_what_its_machines_tell():
     assert of_three.at(0.999) == pytest.approx(0.1 * 31.599 / 4.3027, rel=1e-4)
 
 
-def test_a_limit_that_is_too_narrow_shows():
-    narrow = runs(["a", "a", "b"])
-    narrow = [
-        replace(run, ratios=run.ratios.assign(half=run.ratios["half"] / 10)) for run in narrow
-    ]
-    assert repeatability.claims(narrow)["same_machine"]["covered"] < 0.5
-    shifted = runs(["a", "b", "c", "d"], candidates=100)
-    shifted[3].ratios["log_ratio"] += 0.5  # the fourth machine is like no other
-    claims = repeatability.claims(shifted)
+def test_a_limit_that_is_too_narrow_shows_and_the_worst_runs_are_named():
+    measured = typical("aabb", candidates=100)
+    measured.loc[measured["run"] == 3, "log_ratio"] += 0.5
+    same = repeatability.claims(measured, PAIRS)["same_machine"]
+    assert same["covered"] == pytest.approx(1 / 2, abs=0.05)
+    assert same["least"] == {"of": "run2 and run3", "pairs": 1, "rows": 200, "covered": 0}
+    shifted = typical("abcd", candidates=100)
+    shifted.loc[shifted["run"] == 3, "log_ratio"] += 0.5  # the fourth machine is like no other
+    claims = repeatability.claims(shifted, PAIRS)
     assert claims["other_machine"]["covered"] == 1  # its limit knows of it
     # all fails where it is held out
     assert claims["held_out"]["covered"] == pytest.approx(3 / 4, abs=0.02)
@@ -217,48 +174,39 @@ def test_a_limit_that_is_too_narrow_shows():
 
 
 def test_controls_that_are_called_different_are_counted():
-    claims = repeatability.claims(runs(["a", "b"], called="slower"))
-    assert claims["twins"] == {"pairs": 4, "called_different": 0.5, "interval_leaves_out_1": 0.5}
-    assert claims["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
+    rows = [
+        ("twins", "slower", 1.0, 1.001),
+        ("twins", "not distinguishable", 1.0002, 1.0008),
+        ("null", "faster", 1.01, 1.02),
+        ("gain", "faster", 1.1, 1.2),
+    ]
+    claims = repeatability.claims(typical("ab"), pd.DataFrame(rows, columns=PAIRS.columns))
+    assert claims["twins"] == {"pairs": 2, "called_different": 0.5, "interval_leaves_out_1": 0.5}
+    assert claims["null"] == {"pairs": 1, "called_different": 1.0, "interval_leaves_out_1": 1.0}
+
+
+SMALL = {"problems": [(256, 256, 256)], "kernels": ("03_shared_tile", "cublas"), "processes": 3}
 
 
 def write_dataset(folder, machine, factor):
     """A published dataset of two kernels, one `factor` times as fast as the reference, without
     noise; all of one device.
     """
-    synthetic.write(
-        folder,
-        device="d",
-        problems=[(256, 256, 256)],
-        kernels=("03_shared_tile", "cublas"),
-        processes=3,
-    )
-    rows, session = samples.read(folder / "confirmed.parquet")
+    synthetic.write(folder, device="d", **SMALL)
+    path = folder / "confirmed.parquet"
+    rows, session = samples.read(path)
     rows = [row for row in rows if row["state"] == "warm" and row["role"] == "best"]
     for row in rows:
         us = 1.01 if row["kernel"] == "cublas" else 1 / factor
-        row |= {
-            "samples_us": [us * (1 + row["process"] / 1e4)] * 3,
-            "reference_us": [1.0] * 3,
-            "uuid": machine,
-        }
-    samples.write(folder / "confirmed.parquet", rows, session)
-
-
-def exactly(folder):
-    """What a dataset's commit and confirmation are."""
-    sha256 = hashlib.sha256((folder / "confirmed.parquet").read_bytes()).hexdigest()
-    return {"commit": synthetic.ENVIRONMENT["project"]["commit"], "confirmed_sha256": sha256}
+        row |= {"samples_us": [us * (1 + row["process"] / 1e4)] * 3, "reference_us": [1.0] * 3}
+    samples.write(path, [row | {"uuid": machine} for row in rows], session)
+    return folder
 
 
 def test_a_busy_machine_says_nothing_of_how_far_runs_differ(tmp_path):
-    sizes = {
-        "problems": [(256, 256, 256), (512, 512, 512)],
-        "kernels": ("03_shared_tile", "cublas"),
-        "processes": 3,
-    }
-    run = repeatability.run_of(Dataset.open(synthetic.write(tmp_path / "busy", busy=256, **sizes)))
-    assert set(run.ratios["problem"]) == {"512"}
+    sizes = SMALL | {"problems": [(256, 256, 256), (512, 512, 512)]}
+    busy = Dataset.open(synthetic.write(tmp_path / "busy", busy=256, **sizes))
+    assert set(repeatability.measured({"busy": busy})["problem"]) == {"512"}
 
 
 def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
@@ -271,30 +219,33 @@ def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
     # its campaign left the confirmation out
     written(tmp_path / "d" / "old" / "1" / "environment.json", "{}")
     synthetic.index(tmp_path)
-    assert [path.name for path in repeatability.write(tmp_path)] == [
-        "repeat-d.csv",
-        "repeat-d.json",
-    ]
-    (row,) = csv_files.read_csv(tmp_path / "repeat-d.csv").to_dict("records")
+    table, claims = repeatability.write(tmp_path)
+    assert (table.name, claims.name) == ("repeat-d.csv", "repeat-d.json")
+    (row,) = csv_files.read_csv(table).to_dict("records")
     assert row["reproduce_sd"] == pytest.approx(math.log(1.01) / math.sqrt(2), rel=1e-4)
     # the reference beside itself is no result
     assert (row["candidates"], row["machines"], row["runs"]) == (1, 2, 2)
-    claims = json.loads((tmp_path / "repeat-d.json").read_text())
-    assert claims["runs"] == [
-        {"dataset": "d/default/1", "machine": "GPU-1", **exactly(first)},
-        {"dataset": "d/default/2", "machine": "GPU-2", **exactly(second)},
+    made = json.loads(claims.read_text())
+    assert made["runs"] == [
+        {
+            "dataset": f"d/default/{number}",
+            "machine": f"GPU-{number}",
+            "commit": synthetic.ENVIRONMENT["project"]["commit"],
+            "confirmed_sha256": hashlib.sha256(
+                (folder / "confirmed.parquet").read_bytes()
+            ).hexdigest(),
+        }
+        for number, folder in enumerate((first, second), 1)
     ]
-    assert claims["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
+    assert made["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
 
 
 def test_a_kernel_that_was_another_then_has_not_repeated(tmp_path):
-    folders = [tmp_path / "one", tmp_path / "two"]
-    for number, folder in enumerate(folders):
-        write_dataset(folder, f"GPU-{number}", 1.0)
+    folders = [write_dataset(tmp_path / name, f"GPU-{name}", 1.0) for name in ("1", "2")]
 
     def differences():
-        opened = [repeatability.run_of(Dataset.open(folder)) for folder in folders]
-        return repeatability.differences(opened)
+        opened = {folder.name: Dataset.open(folder) for folder in folders}
+        return repeatability.differences(repeatability.measured(opened))
 
     assert len(differences()) == 1
     path = folders[1] / "confirmed.parquet"
@@ -304,25 +255,17 @@ def test_a_kernel_that_was_another_then_has_not_repeated(tmp_path):
 
 
 def test_a_run_is_one_confirmation_on_one_device(tmp_path):
-    synthetic.write(
-        tmp_path / "none",
-        problems=[(256, 256, 256)],
-        kernels=("03_shared_tile", "cublas"),
-        processes=0,
-    )
-    with pytest.raises(
-        InputError,
-        match=r"none/confirmed\.parquet: missing; expected a dataset whose campaign has not left",
-    ):
-        repeatability.run_of(Dataset.open(tmp_path / "none"))
-    write_dataset(tmp_path / "two", "GPU-1", 1.0)
-    path = tmp_path / "two" / "confirmed.parquet"
+    synthetic.write(tmp_path / "none", **SMALL | {"processes": 0})
+    path = write_dataset(tmp_path / "two", "GPU-1", 1.0) / "confirmed.parquet"
     rows, session = samples.read(path)
     samples.write(path, [*rows, rows[0] | {"uuid": "GPU-2"}], session)
-    with pytest.raises(
-        InputError, match=r"confirmed\.parquet: measured on 2 devices; expected one"
+    for name, message in (
+        ("none", "missing; expected a dataset whose campaign has not left"),
+        ("two", "measured on 2 devices; expected one"),
     ):
-        repeatability.run_of(Dataset.open(tmp_path / "two"))
+        dataset = Dataset.open(tmp_path / name)
+        with pytest.raises(InputError, match=rf"{name}/confirmed\.parquet: {message}"):
+            repeatability.measured({name: dataset})
 
 
 ALIKE = ("float32", "64", "warm", False, False)
@@ -333,10 +276,10 @@ OTHER = ("float32", "65", "warm", True, False)
     ("first", "second", "of", "expected"),
     [
         ("d a", "d a", "time_", {ALIKE: repeatability.Limit(0.01)}),
-        ("d a", "d a", "", {key: repeatability.Limit(0.03) for key in (ALIKE, OTHER)}),
-        ("d a", "d b", "time_", {key: repeatability.Limit(0.02, 2) for key in (ALIKE, OTHER)}),
-        ("d", "d", "time_", {key: repeatability.Limit(0.02, 2) for key in (ALIKE, OTHER)}),  # CPUs
-        ("d a", "d b", "", {key: repeatability.Limit(0.04, 2) for key in (ALIKE, OTHER)}),
+        ("d a", "d a", "", dict.fromkeys((ALIKE, OTHER), repeatability.Limit(0.03))),
+        ("d a", "d b", "time_", dict.fromkeys((ALIKE, OTHER), repeatability.Limit(0.02, 2))),
+        ("d", "d", "time_", dict.fromkeys((ALIKE, OTHER), repeatability.Limit(0.02, 2))),  # CPUs
+        ("d a", "d b", "", dict.fromkeys((ALIKE, OTHER), repeatability.Limit(0.04, 2))),
         ("d a", "e a", "", {}),
         ("e a", "d a", "", {}),
         ("f a", "f a", "", {}),
@@ -344,9 +287,8 @@ OTHER = ("float32", "65", "warm", True, False)
 )
 def test_the_limit_is_that_of_the_machines(tmp_path, first, second, of, expected):
     """The environments are a device and the UUID of its GPU, which a CPU has not."""
-    columns = ["element_type", "problem", "state", "tensor_cores", "other_baseline"]
     limits = {"repeat_limit": 0.03, "reproduce_limit": 0.04, "reproduce_time_limit": 0.02}
-    table = pd.DataFrame([ALIKE, OTHER], columns=columns)
+    table = pd.DataFrame([ALIKE, OTHER], columns=repeatability.PROBLEM)
     table = table.assign(machines=3, repeat_time_limit=[0.01, None], **limits)
     csv_files.write_csv(table, tmp_path / "repeat-d.csv")
     environments = []

@@ -11,19 +11,19 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ladder.analysis.dataset import Dataset
-from ladder.analysis.finalists import Finalists
+from ladder.analysis.finalists import key_of
 from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
 from ladder.core.stats import CONFIDENCE, between_processes, half_of_difference, student_t
 from ladder.model.baselines import BASELINES
 from ladder.storage import published_index
+from ladder.storage.columns import names
 from ladder.storage.csv_files import read_csv, to_csv
-from ladder.storage.dataset_layout import CONFIRMED, files
+from ladder.storage.dataset_layout import CONFIRMED
 
 LimitKey = tuple[str, str, str, bool, bool]
 """Element type, problem, state, whether the tensor cores are used, and whether it is a baseline
@@ -48,21 +48,7 @@ reference is in every ratio: it counts as the kernels do.
 OTHER_BASELINES = {name for _, *names in BASELINES.values() for name in names}
 CANDIDATE = ["kernel", "configuration", "binary", *PROBLEM]
 """What two runs must have in common to be compared: the same code on the same problem."""
-RATIOS = [*CANDIDATE, "log_ratio", "half", "processes", "log_us"]
-COLUMNS = [
-    *PROBLEM,
-    "candidates",
-    "machines",
-    "runs",
-    "repeat_pairs",
-    "repeat_sd",
-    "repeat_limit",
-    "repeat_time_limit",
-    "reproduce_pairs",
-    "reproduce_sd",
-    "reproduce_limit",
-    "reproduce_time_limit",
-]
+MEASURED = [*CANDIDATE, "log_ratio", "half", "processes", "log_us", "run", "name", "machine"]
 
 
 @dataclass(frozen=True)
@@ -78,168 +64,105 @@ class Limit:
 
     def at(self, confidence: float) -> float:
         """Return the limit for another probability."""
-        if self.degrees:
-            return self.half * student_t(self.degrees, confidence) / student_t(self.degrees)
-        normal = NormalDist()
-        return (
-            self.half * normal.inv_cdf((1 + confidence) / 2) / normal.inv_cdf((1 + CONFIDENCE) / 2)
-        )
+
+        def quantile(confidence: float) -> float:
+            if self.degrees:
+                return student_t(self.degrees, confidence)
+            return NormalDist().inv_cdf((1 + confidence) / 2)
+
+        return self.half * quantile(confidence) / quantile(CONFIDENCE)
 
 
-@dataclass(frozen=True)
-class Run:
-    """A published dataset with a confirmation: where it was measured, and its ratios to the
-    reference.
-    """
-
-    name: str
-    device: str
-    """The device model's slug."""
-    machine: str
-    """The UUID of the measured device."""
-    made_from: Mapping[str, str]
-    """The origin of the run, as `made_from` returns it."""
-    ratios: pd.DataFrame
-    """A row per finalist, problem and state with the columns `RATIOS`; see `ratios`."""
-    pairs: pd.DataFrame
-    """The table `pairs` of the dataset."""
-
-
-def made_from(folder: Path, environment: Mapping[str, Any]) -> dict[str, str]:
+def made_from(dataset: Dataset) -> dict[str, str]:
     """Return what identifies a published dataset: the commit that measured it and the SHA-256 of
     its confirmation.
     """
-    confirmation = (folder / f"{CONFIRMED}.parquet").read_bytes()
+    confirmation = (dataset.folder / f"{CONFIRMED}.parquet").read_bytes()
     return {
-        "commit": environment["project"]["commit"],
+        "commit": dataset.environment["project"]["commit"],
         "confirmed_sha256": hashlib.sha256(confirmation).hexdigest(),
     }
 
 
-def run_of(dataset: Dataset, name: str = "") -> Run:
-    """Return the run of a dataset, without what a busy machine has marked: that says nothing of
-    runs of the same code.
-
-    Raises `InputError` if it has no confirmation, or one from several devices.
+def machine(dataset: Dataset) -> str:
+    """Return the UUID of the device that the confirmation was measured on. Raises `InputError` if
+    there is no confirmation, or one from several devices.
     """
-    folder = dataset.folder
-    if folder / f"{CONFIRMED}.parquet" not in files(folder):
+    path = dataset.folder / f"{CONFIRMED}.parquet"
+    if dataset.finalists.left_out:
         raise InputError(
-            f"{folder / CONFIRMED}.parquet: missing; expected a dataset whose campaign has not "
-            "left the confirmation out "
+            f"{path}: missing; expected a dataset whose campaign has not left the confirmation out "
             "(confirm.processes)"
         )
-    source, measured = made_from(folder, dataset.environment), ratios(dataset.finalists)
-    marked, where = (
-        dataset.best[dataset.best["marks"].map(lambda cell: bool(verdicts.busy(cell)))],
-        ["kernel", *PROBLEM[:3]],
-    )
-    measured = measured[~measured.set_index(where).index.isin(marked.set_index(where).index)]
-    return Run(
-        name or folder.name,
-        dataset.environment["device"],
-        machine(dataset),
-        source,
-        measured,
-        dataset.pairs,
-    )
-
-
-def machine(dataset: Dataset) -> str:
-    """Return the UUID of the device that the confirmation was measured on. Raises `InputError`
-    unless it is one device.
-    """
     machines = {record["uuid"] for record in dataset.records if record["process"]}
     if len(machines) != 1:
-        raise InputError(
-            f"{dataset.folder / CONFIRMED}.parquet: measured on {len(machines)} devices; expected one"
-        )
+        raise InputError(f"{path}: measured on {len(machines)} devices; expected one")
     return str(machines.pop())
 
 
-def ratios(finalists: Finalists) -> pd.DataFrame:
-    """Return a row per finalist, problem and state, without the reference, whose ratio to itself is
-    always 1.
+def measured(runs: Mapping[str, Dataset]) -> pd.DataFrame:
+    """Return a row per run, finalist, problem and state with the columns `MEASURED`, of runs by
+    their names.
 
     `log_ratio` is the logarithm of its ratio to the reference, `half` half the width of the
     between-process interval of that logarithm, from `processes`, and `log_us` the logarithm of its
-    time in microseconds.
+    time in microseconds. `run` numbers the runs. The reference is left out, because its ratio to
+    itself is always 1, and so is what a busy machine has marked: that says nothing of runs of the
+    same code. Raises `InputError` as `machine` does.
     """
     rows = []
-    for key, group in finalists.groups.items():
-        for name, of_processes in group.items():
-            records = list(of_processes.values())
-            if name[0] == records[0]["reference"]:
-                continue
-            ratio = finalists.ratio(key, name)
-            time = between_processes([record["samples_us"] for record in records])[0]
-            binary = records[0]["binary_sha256"] or ""  # a baseline has none
-            numbers = (
-                math.log(ratio["ratio"]),
-                math.log(ratio["high"] / ratio["ratio"]),
-                len(records),
-                math.log(time),
-            )
-            values = [
-                *name,
-                binary,
-                *key,
-                finalists.on_tensor_cores(key, name),
-                name[0] in OTHER_BASELINES,
-                *numbers,
-            ]
-            rows.append(dict(zip(RATIOS, values, strict=True)))
-    return pd.DataFrame(rows, columns=RATIOS)
+    for number, (run, dataset) in enumerate(runs.items()):
+        finalists, where = dataset.finalists, machine(dataset)
+        busy = {
+            (row["kernel"], *key_of(row))
+            for row in dataset.best.to_dict("records")
+            if verdicts.busy(row["marks"])
+        }
+        for key, group in finalists.groups.items():
+            for (kernel, configuration), of_processes in group.items():
+                records = list(of_processes.values())
+                if kernel == records[0]["reference"] or (kernel, *key) in busy:
+                    continue
+                ratio = finalists.ratio(key, (kernel, configuration))
+                time = between_processes([record["samples_us"] for record in records])[0]
+                rows.append(
+                    {
+                        "kernel": kernel,
+                        "configuration": configuration,
+                        "binary": records[0]["binary_sha256"] or "",  # a baseline has none
+                        **dict(zip(PROBLEM, key, strict=False)),
+                        "tensor_cores": finalists.on_tensor_cores(key, (kernel, configuration)),
+                        "other_baseline": kernel in OTHER_BASELINES,
+                        "log_ratio": math.log(ratio["ratio"]),
+                        "half": math.log(ratio["high"] / ratio["ratio"]),
+                        "processes": len(records),
+                        "log_us": math.log(time),
+                        "run": number,
+                        "name": run,
+                        "machine": where,
+                    }
+                )
+    return pd.DataFrame(rows, columns=MEASURED)
 
 
-def differences(runs: Sequence[Run]) -> pd.DataFrame:
+def differences(measured: pd.DataFrame) -> pd.DataFrame:
     """Return the differences between every two runs, for the finalists that both have.
 
-    `difference` is of the log ratios, and `time_difference` of the log times. `machines` is the set
-    of the machines of the two runs, with one element if it is the same machine (`same`), and `runs`
-    names the two. `within` says, on the same machine, whether Welch's interval of the difference
-    has 0 in it.
+    `difference` is of the log ratios, and `time_difference` of the log times. `same` says whether
+    the runs were on the same machine, and `runs` names the two. The columns of the second run end
+    in `_other`.
     """
-    # one merge for all pairs of runs, as most of the time of a short merge does not depend on its
-    # length
-    tables = [run.ratios.assign(run=number) for number, run in enumerate(runs)]
-    measured = pd.concat(tables or [pd.DataFrame(columns=[*RATIOS, "run"])])
     both = measured.merge(measured, on=CANDIDATE, suffixes=("", "_other")).query("run < run_other")
-    both = both.sort_values(["run", "run_other"], kind="stable", ignore_index=True)
-    pairs = [
-        (runs[run], runs[other]) for run, other in zip(both["run"], both["run_other"], strict=True)
-    ]
-    same = np.array([run.machine == other.machine for run, other in pairs], dtype=bool)
-    within = pd.Series(None, both.index, dtype=object)
-    within[same] = [
-        abs(row["log_ratio_other"] - row["log_ratio"])
-        <= half_of_difference(
-            (row["half"], row["processes"] - 1), (row["half_other"], row["processes_other"] - 1)
-        )
-        for row in both[same].to_dict("records")
-    ]
-    return both[CANDIDATE].assign(
+    both = both.sort_values(["run", "run_other"], kind="stable")
+    return both.assign(
         difference=both["log_ratio_other"] - both["log_ratio"],
         time_difference=both["log_us_other"] - both["log_us"],
-        within=within,
-        machines=[frozenset({run.machine, other.machine}) for run, other in pairs],
-        same=same,
-        runs=[f"{run.name} and {other.name}" for run, other in pairs],
+        same=both["machine"] == both["machine_other"],
+        runs=both["name"] + " and " + both["name_other"],
     )
 
 
-def _sd(differences: pd.Series) -> float:
-    """Return the standard deviation of one result from the differences of two: its square is half
-    their mean square.
-    """
-    return (
-        float(np.sqrt(np.mean(np.square(differences.astype(float))) / 2))
-        if len(differences)
-        else math.nan
-    )
-
-
-def table(runs: Sequence[Run]) -> pd.DataFrame:
+def table(measured: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each `PROBLEM`: how far log ratios of one configuration repeat, pooled over
     the finalists.
 
@@ -250,50 +173,46 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
     peculiarity moves all its finalists together. Fewer than `FEWEST_MACHINES` machines have no
     `reproduce_limit`.
     """
-    return _table(runs, differences(runs))
-
-
-def _table(runs: Sequence[Run], differing: pd.DataFrame) -> pd.DataFrame:
-    """Return the `table` of runs, given their differences."""
     rows = []
-    measured = [set(run.ratios[PROBLEM].itertuples(index=False, name=None)) for run in runs]
-    for key, group in differing.groupby(PROBLEM, sort=False):
-        took_part = [run for run, problems in zip(runs, measured, strict=True) if key in problems]
+    took_part = measured.groupby(PROBLEM)[["machine", "run"]].nunique()
+    for key, group in differences(measured).groupby(PROBLEM, sort=False):
+        machines, runs = took_part.loc[key]
         row: dict[str, Any] = dict(zip(PROBLEM, key, strict=True)) | {
             "candidates": len(group[CANDIDATE].drop_duplicates()),
-            "machines": len({run.machine for run in took_part}),
-            "runs": len(took_part),
+            "machines": machines,
+            "runs": runs,
         }
-        for name, pairs in (("repeat", group[group["same"]]), ("reproduce", group[~group["same"]])):
+        reproduced = math.nan
+        if machines >= FEWEST_MACHINES:
+            reproduced = math.sqrt(2) * student_t(int(machines) - 1)
+        for name, same, times in (("repeat", True, LIMIT), ("reproduce", False, reproduced)):
+            pairs = group[group["same"] == same]
+            sd, time_sd = (_sd(pairs[column]) for column in ("difference", "time_difference"))
             row |= {
                 f"{name}_pairs": pairs["runs"].nunique(),
-                f"{name}_sd": _sd(pairs["difference"]),
+                f"{name}_sd": sd,
+                f"{name}_limit": times * sd,
+                f"{name}_time_limit": times * time_sd,
             }
-            few = row["machines"] < FEWEST_MACHINES
-            times = (
-                LIMIT
-                if name == "repeat"
-                else math.nan
-                if few
-                else math.sqrt(2) * student_t(row["machines"] - 1)
-            )
-            row[f"{name}_limit"] = times * row[f"{name}_sd"]
-            row[f"{name}_time_limit"] = times * _sd(pairs["time_difference"])
         rows.append(row)
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=names("repeat"))
+
+
+def _sd(differences: pd.Series) -> float:
+    """Return the standard deviation of one result from the differences of two: its square is half
+    their mean square.
+    """
+    return math.sqrt(differences.pow(2).mean() / 2)
 
 
 def limit_key(row: Mapping[str, Any]) -> LimitKey:
-    """Return the key of the limit for a row of `best`, `pairs` or `table`."""
-    on_tensor_cores, other = (
-        str(row.get(name)) == "True" for name in ("tensor_cores", "other_baseline")
-    )
+    """Return the key of the limit for a row of `best` or `pairs`."""
     return (
         row["element_type"],
         str(row["problem"]),
         row["state"],
-        on_tensor_cores,
-        other or row.get("kernel") in OTHER_BASELINES,
+        str(row.get("tensor_cores")) == "True",
+        row.get("kernel") in OTHER_BASELINES,
     )
 
 
@@ -324,15 +243,15 @@ def of_nights(nights: Sequence[Dataset], other: Dataset) -> dict[LimitKey, Limit
     several. On one machine each candidate of each further run adds a degree of freedom. Raises
     `InputError` for a run without a confirmation.
     """
-    runs = [run_of(night) for night in nights]
-    repeats, same = table(runs), machine(other) == runs[-1].machine
+    repeats = table(measured({str(number): night for number, night in enumerate(nights)}))
+    same = machine(other) == machine(nights[-1])
     limits = of_table(repeats, same, "time_")
     if same:
-        for row in repeats.to_dict("records"):
-            degrees = row["candidates"] * (row["runs"] - 1)
-            if limit_key(row) in limits:
-                sd = limits[limit_key(row)].half / LIMIT
-                limits[limit_key(row)] = Limit(math.sqrt(2) * student_t(degrees) * sd, degrees)
+        for key, row in _by_key(repeats).items():
+            if key in limits:
+                degrees = row["candidates"] * (row["runs"] - 1)
+                sd = limits[key].half / LIMIT
+                limits[key] = Limit(math.sqrt(2) * student_t(degrees) * sd, degrees)
     return limits
 
 
@@ -341,8 +260,15 @@ def of_table(table: pd.DataFrame, same: bool, of: str = "") -> dict[LimitKey, Li
     several.
     """
     column = f"{'repeat' if same else 'reproduce'}_{of}limit"
-    rows = table.dropna(subset=[column]).to_dict("records")
-    return {limit_key(row): Limit(row[column], 0 if same else row["machines"] - 1) for row in rows}
+    return {
+        key: Limit(row[column], 0 if same else row["machines"] - 1)
+        for key, row in _by_key(table.dropna(subset=[column])).items()
+    }
+
+
+def _by_key(table: pd.DataFrame) -> dict[LimitKey, dict[str, Any]]:
+    rows = table.astype({"problem": str}).set_index(PROBLEM, drop=False)
+    return dict(zip(rows.index, rows.to_dict("records"), strict=True))
 
 
 def _covered(pairs: pd.DataFrame, least: str = "") -> dict[str, Any]:
@@ -367,11 +293,12 @@ def _covered(pairs: pd.DataFrame, least: str = "") -> dict[str, Any]:
 def _within(pairs: pd.DataFrame, limits: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the differences whose problem has a limit, and whether each is `within` it."""
     both = pairs.merge(limits[[*PROBLEM, column]].dropna(), on=PROBLEM)
-    return both.assign(within=abs(both["difference"]) <= both[column])
+    return both.assign(within=both["difference"].abs() <= both[column])
 
 
-def claims(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return how well the stated intervals and limits hold for the runs of one model.
+def claims(measured: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
+    """Return how well the stated intervals and limits hold for the runs of one model, given what
+    they measured and their tables `pairs`.
 
     `same_machine`: differences between runs on one machine; the share within Welch's interval, from
     both runs' processes.
@@ -386,45 +313,39 @@ def claims(runs: Sequence[Run]) -> dict[str, Any]:
     `twins`, `null`: pairs of the same binary, and of the reference with itself; the share called
     different, and the share whose interval leaves out 1, by however little.
     """
-    differing = differences(runs)
+    differing = differences(measured)
     same, other = differing[differing["same"]], differing[~differing["same"]]
-    held_out, same_held_out = [other.assign(held="")[:0]], [same[:0]]
-    for machine in sorted({run.machine for run in runs}):
-        involved = np.array([machine in machines for machines in differing["machines"]], dtype=bool)
-        limits = _table([run for run in runs if run.machine != machine], differing[~involved])
-        held_out.append(
-            _within(differing[involved & ~differing["same"]], limits, "reproduce_limit").assign(
-                held=machine
-            )
+    intervals = [
+        half_of_difference(
+            (row["half"], row["processes"] - 1), (row["half_other"], row["processes_other"] - 1)
         )
-        same_held_out.append(
-            _within(differing[involved & differing["same"]], limits, "repeat_limit")
-        )
+        for row in same.to_dict("records")
+    ]
+    machines = sorted(set(measured["machine"]))
+    held_out, same_held_out = [], []
+    for name in machines:
+        limits = table(measured[measured["machine"] != name])
+        involved = other[(other["machine"] == name) | (other["machine_other"] == name)]
+        held_out.append(_within(involved.assign(held=name), limits, "reproduce_limit"))
+        same_held_out.append(_within(same[same["machine"] == name], limits, "repeat_limit"))
     return {
-        "device": runs[0].device,
-        "runs": [{"dataset": run.name, "machine": run.machine, **run.made_from} for run in runs],
-        "machines": len({run.machine for run in runs}),
-        "same_machine": _covered(same, "runs"),
+        "machines": len(machines),
+        "same_machine": _covered(same.assign(within=same["difference"].abs() <= intervals), "runs"),
         "same_held_out": _covered(pd.concat(same_held_out)),
-        "other_machine": _covered(_within(other, _table(runs, differing), "reproduce_limit")),
+        "other_machine": _covered(_within(other, table(measured), "reproduce_limit")),
         "held_out": _covered(pd.concat(held_out), "held"),
-        **{kind: _called_different(runs, kind) for kind in ("twins", "null")},
+        **{kind: _called_different(pairs[pairs["pair"] == kind]) for kind in ("twins", "null")},
     }
 
 
-def _called_different(runs: Sequence[Run], kind: str) -> dict[str, Any]:
+def _called_different(pairs: pd.DataFrame) -> dict[str, Any]:
     """Count the pairs that only chance can tell apart.
 
     Also return the share called faster or slower, and the share that would be without
     `verdicts.MARGIN`.
     """
-    pairs = pd.concat(
-        [run.pairs.loc[run.pairs["pair"] == kind, ["verdict", "low", "high"]] for run in runs]
-    )
-    called, apart = (
-        pairs["verdict"].isin(["faster", "slower"]),
-        (pairs["low"] > 1) | (pairs["high"] < 1),
-    )
+    called = pairs["verdict"].isin(["faster", "slower"])
+    apart = (pairs["low"] > 1) | (pairs["high"] < 1)
     return {
         "pairs": len(pairs),
         "called_different": float(called.mean()) if len(pairs) else None,
@@ -453,12 +374,10 @@ def worded(measured: Mapping[str, Any]) -> dict[str, Any]:
     for name, what in described.items():
         counted = measured[name]
         if counted["pairs"]:
-            least = (
-                f"; least, {share(counted['least'])}: {counted['least']['of']}"
-                if "least" in counted
-                else ""
-            )
-            parts.append(f"{what}: {share(counted)}, from {counted['pairs']} pairs of runs{least}")
+            part = f"{what}: {share(counted)}, from {counted['pairs']} pairs of runs"
+            if "least" in counted:
+                part += f"; least, {share(counted['least'])}: {counted['least']['of']}"
+            parts.append(part)
     equal = {"twins": "Kernels with the same binary", "null": "The baseline compared with itself"}
     for name, what in equal.items():
         counted = measured[name]
@@ -469,15 +388,15 @@ def worded(measured: Mapping[str, Any]) -> dict[str, Any]:
                 f"{counted['interval_leaves_out_1']:.1%} of the intervals exclude 1"
             )
     same = measured["same_machine"]
-    within = (
-        f"{same['covered']:.1%} of differences on one device lie within their interval"
-        if same["pairs"]
-        else ""
-    )
+    short = "Unknown: no device was measured twice"
+    if same["pairs"]:
+        short = (
+            f"{same['covered']:.1%} of differences on one device lie within their interval, from "
+            f"{same['pairs']} pairs of runs"
+        )
     return {
         "question": "Do results repeat?",
-        "short": (within and f"{within}, from {same['pairs']} pairs of runs")
-        or "Unknown: no device was measured twice",
+        "short": short,
         "long": ". ".join(parts),
         "command": ".venv/bin/ladder repeat",
         **measured,
@@ -488,18 +407,27 @@ def contents(published: Path) -> dict[Path, bytes]:
     """Return the contents of `repeat-<device>.csv` (`table`) and `.json` (`claims`) for models with
     several published runs.
     """
-    by_device: dict[str, list[Run]] = {}
+    by_device: dict[str, dict[str, Dataset]] = {}
     for name, folder in published_index.runs(published).items():
         if (folder / f"{CONFIRMED}.parquet").exists():
-            run = run_of(Dataset.open(folder), name)
-            by_device.setdefault(run.device, []).append(run)
+            dataset = Dataset.open(folder)
+            by_device.setdefault(dataset.environment["device"], {})[name] = dataset
     files = {}
     for device, runs in by_device.items():
         if len(runs) > 1:
+            found = measured(runs)
+            counted = {
+                "device": device,
+                "runs": [
+                    {"dataset": name, "machine": machine(run), **made_from(run)}
+                    for name, run in runs.items()
+                ],
+                **claims(found, pd.concat([run.pairs for run in runs.values()])),
+            }
             stem = published / f"repeat-{device}"
-            files[stem.with_suffix(".csv")] = to_csv(table(runs))
+            files[stem.with_suffix(".csv")] = to_csv(table(found))
             files[stem.with_suffix(".json")] = (
-                json.dumps(worded(claims(runs)), indent=1) + "\n"
+                json.dumps(worded(counted), indent=1) + "\n"
             ).encode()
     return files
 
