@@ -1,6 +1,5 @@
 """Compare two datasets: of two commits, machines, drivers or days."""
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import Limit, LimitKey, limit_key, limits, of_nights
 from ladder.core import verdicts
 from ladder.core.errors import InputError
-from ladder.core.files import digest, write_whole
+from ladder.core.files import write_whole
 from ladder.core.stats import CONFIDENCE, between_processes, between_runs
 from ladder.core.verdicts import AGAIN, SAME, UNCONFIRMED
 from ladder.storage.dataset_layout import files
@@ -79,43 +78,38 @@ def matching_datasets(folders: Sequence[Path]) -> list[list[Path]]:
     They are the folders, their subfolders of the same name, or the only subfolder of each. Raises
     `InputError` if there are none.
     """
-    inside = [
-        {path.parent.name: path.parent for path in sorted(folder.glob("*/environment.json"))}
-        for folder in folders
-    ]
-    for index, folder in enumerate(folders):
-        if (folder / "environment.json").exists() or not inside[index]:
-            inside[index] = {folder.name: folder}
+    inside = []
+    for folder in folders:
+        found = sorted(path.parent for path in folder.glob("*/environment.json"))
+        if (folder / "environment.json").exists() or not found:
+            found = [folder]
+        inside.append({path.name: path for path in found})
     if all(len(datasets) == 1 for datasets in inside):
         return [[path for datasets in inside for path in datasets.values()]]
-    everywhere = [
-        [datasets[name] for datasets in inside]
-        for name in inside[0]
-        if all(name in datasets for datasets in inside)
-    ]
-    if not everywhere:
+    shared = [name for name in inside[0] if all(name in datasets for datasets in inside)]
+    if not shared:
         raise InputError(
             f"{' and '.join(map(str, folders))}: have the datasets "
             f"{' and '.join(', '.join(datasets) for datasets in inside)}; expected "
             "one in each, or some of the same name"
         )
-    return everywhere
+    return [[datasets[name] for datasets in inside] for name in shared]
 
 
 def _check_distinct(sides: Sequence[Dataset]) -> None:
     """Raise `NothingMeasured` if two datasets hold the same measurements, whatever folders they lie
     in.
     """
-    seen: dict[str, Path] = {}
+    seen: dict[bytes, Path] = {}
     for side in sides:
-        key = digest([hashlib.sha256(path.read_bytes()).hexdigest() for path in files(side.folder)])
-        if key in seen:
+        contents = b"".join(path.read_bytes() for path in files(side.folder))
+        if contents in seen:
             raise NothingMeasured(
-                f"{seen[key]} and {side.folder}: hold the same measurements; expected two runs. A "
-                "run in a folder that has all "
-                "measurements already measures nothing: give each run a folder of its own"
+                f"{seen[contents]} and {side.folder}: hold the same measurements; expected two "
+                "runs. A run in a folder that has all measurements already measures nothing: give "
+                "each run a folder of its own"
             )
-        seen[key] = side.folder
+        seen[contents] = side.folder
 
 
 def flat(value: Any, path: str = "") -> dict[str, Any]:
@@ -134,16 +128,12 @@ def differing(a: Dataset, b: Dataset) -> dict[str, tuple[Any, Any]]:
     `environment.json`; None if one has no such key.
     """
     first, second = (
-        flat(
-            {name: part for name, part in side.environment.items() if name not in MEASURED}
-            | {"measuring code": side.sessions[-1]["code"]}
-        )
-        for side in (a, b)
+        flat(side.environment) | {"measuring code": side.sessions[-1]["code"]} for side in (a, b)
     )
     return {
         key: (first.get(key), second.get(key))
         for key in {**first, **second}
-        if first.get(key) != second.get(key)
+        if first.get(key) != second.get(key) and key.split(".")[0] not in MEASURED
     }
 
 
@@ -181,78 +171,75 @@ def changes(a: Dataset, b: Dataset, known: Mapping[LimitKey, Limit]) -> pd.DataF
     twenty has any false verdict (Bonferroni's inequality). Without both confirmations every verdict
     is `UNCONFIRMED`.
     """
-    left_out = a.finalists.left_out or b.finalists.left_out
     first, second = (side.best[side.best["tflops"].notna()] for side in (a, b))
     both = first.merge(second, on=WHAT, suffixes=("", "_other"))
     rows = []
     for row in both.to_dict("records"):
-        names = _same_configuration(row)
-        kernel, element_type = row["kernel"], row["element_type"]
-        sha256 = [
-            side.binaries.get((kernel, element_type, name))
-            for side, name in zip((a, b), names, strict=True)
-        ]
-        change = {name: row[name] for name in ("kernel", "element_type", "problem", "state")}
-        change |= {
-            "configuration": names[0],
-            "other_configuration": names[1],
-            "verdict": UNCONFIRMED,
-            "sure": False,
-        }
-        change |= {"marks": row["marks"], "other_marks": row["marks_other"]}
-        change |= {
+        name, other = _same_configuration(row)
+        sha256, another = (
+            side.binaries.get((row["kernel"], row["element_type"], label))
+            for side, label in ((a, name), (b, other))
+        )
+        change = {column: row[column] for column in COLUMNS if column in row} | {
+            "configuration": name,
+            "other_configuration": other,
             "us": row["median_us"],
             "other_us": row["median_us_other"],
             "ratio": row["median_us"] / row["median_us_other"],
+            "verdict": UNCONFIRMED,
+            "sure": False,
+            "other_marks": row["marks_other"],
         }
-        change["binary"] = (
-            ("same" if sha256[0] == sha256[1] else "another") if all(sha256) else None
-        )
-        if not left_out:
-            change |= _verdict(a, b, row, names, known, len(both))
+        if sha256 and another:
+            change["binary"] = "same" if sha256 == another else "another"
+        if not (a.finalists.left_out or b.finalists.left_out):
+            times = (
+                _times(a, row, row["problem"], name),
+                _times(b, row, row["problem_other"], other),
+            )
+            change |= _verdict(*times, known.get(limit_key(row)), len(both))
             if verdicts.busy(row["marks"], row["marks_other"]):
                 change |= {"verdict": AGAIN, "sure": False}
         rows.append(change)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def _times(
+    side: Dataset, row: Mapping[str, Any], problem: str, configuration: str
+) -> list[list[float]]:
+    """Return the times of a finalist in each process of a confirmation."""
+    group = side.finalists.groups[row["element_type"], problem, row["state"]]
+    return [record["samples_us"] for record in group[row["kernel"], configuration].values()]
+
+
 def _verdict(
-    a: Dataset,
-    b: Dataset,
-    row: Mapping[str, Any],
-    names: Sequence[str],
-    known: Mapping[LimitKey, Limit],
+    times: Sequence[Sequence[float]],
+    other_times: Sequence[Sequence[float]],
+    limit: Limit | None,
     count: int,
 ) -> dict[str, Any]:
-    """Return the columns of `changes` that come from the processes of two confirmations with
-    `count` rows.
+    """Return the columns of `changes` that come from the times in the processes of two
+    confirmations with `count` rows.
     """
-    times = []
-    for side, problem, name in zip(
-        (a, b), (row["problem"], row["problem_other"]), names, strict=True
-    ):
-        group = side.finalists.groups[row["element_type"], problem, row["state"]]
-        times.append([record["samples_us"] for record in group[row["kernel"], name].values()])
-    limit = known.get(limit_key(row))
 
-    def verdict(confidence: float) -> tuple[str, float, float, float]:
-        ratio, low, high = between_runs(times[0], times[1], confidence)
+    def interval(confidence: float) -> tuple[float, float, float, str]:
+        ratio, low, high = between_runs(times, other_times, confidence)
         if limit and abs(math.log(ratio)) <= limit.at(confidence):
-            return SAME, ratio, low, high
-        return verdicts.of(low, high), ratio, low, high
+            return ratio, low, high, SAME
+        return ratio, low, high, verdicts.of(low, high)
 
-    called, ratio, low, high = verdict(CONFIDENCE)
+    ratio, low, high, verdict = interval(CONFIDENCE)
     return {
-        "us": between_processes(times[0])[0],
-        "other_us": between_processes(times[1])[0],
+        "us": between_processes(times)[0],
+        "other_us": between_processes(other_times)[0],
         "ratio": ratio,
         "low": low,
         "high": high,
         "limit": math.exp(limit.half) if limit else None,
-        "verdict": called,
+        "verdict": verdict,
         "sure": limit is not None
-        and called != SAME
-        and verdict(1 - (1 - CONFIDENCE) / count)[0] == called,
+        and verdict != SAME
+        and verdict == interval(1 - (1 - CONFIDENCE) / count)[-1],
     }
 
 
@@ -278,30 +265,23 @@ class Comparison:
             )
         lines.append("What differs between A and B:")
         differs = differing(self.a, self.b)
-        differing_lines = [
-            f"  {key}: {_as_text(first)} -> {_as_text(second)}"
-            for key, (first, second) in differs.items()
-        ]
-        lines += differing_lines or ["  nothing"]
+        for key, values in differs.items():
+            lines.append(f"  {key}: {' -> '.join(map(_as_text, values))}")
+        if not differs:
+            lines.append("  nothing")
         counts = self.rows["verdict"].value_counts()
-        lines.append(
-            f"Of {len(self.rows)} times, B against A: "
-            f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}."
-        )
+        counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        lines.append(f"Of {len(self.rows)} times, B against A: {counted}.")
         if not self.rows["limit"].notna().any():
             lines.append(f"No verdict is sure: {NO_LIMITS}.")
         changed = self.rows[self.rows["verdict"].isin(["faster", "slower"])]
         for row in changed.sort_values("ratio").to_dict("records"):
-            b = (
-                ""
-                if row["configuration"] == row["other_configuration"]
-                else f" -> {row['other_configuration']}"
-            )
+            configurations = dict.fromkeys((row["configuration"], row["other_configuration"]))
             lines.append(
                 f"  {row['verdict']}{'' if row['sure'] else '?'} {row['kernel']} {row['problem']} "
-                f"{row['state']}: {row['us']:.5g} -> "
-                f"{row['other_us']:.5g} us, x{row['ratio']:.4f} ({row['low']:.4f} to "
-                f"{row['high']:.4f}), {row['configuration']}{b}" + _throttled(row)
+                f"{row['state']}: {row['us']:.5g} -> {row['other_us']:.5g} us, "
+                f"x{row['ratio']:.4f} ({row['low']:.4f} to {row['high']:.4f}), "
+                f"{' -> '.join(configurations)}{_throttled(row)}"
             )
         if (changed["sure"] == 0).any():
             lines.append(
@@ -380,18 +360,18 @@ def compare(folders: Sequence[Path], published: Path) -> list[Comparison]:
     for paths in matching_datasets(folders):
         *nights, b = sides = [Dataset.open(path) for path in paths]
         _check_distinct(sides)
-        a, own = nights[-1], nights if len(nights) > 1 else []
-        rows = changes(
-            a,
-            b,
-            of_nights(own, b) if own else limits(published, a.environment, b.environment, "time_"),
-        )
+        a = nights[-1]
+        if len(nights) > 1:
+            known = of_nights(nights, b)
+        else:
+            nights, known = [], limits(published, a.environment, b.environment, "time_")
+        rows = changes(a, b, known)
         if rows.empty:
             raise InputError(
                 f"{a.folder} and {b.folder}: have no kernel, problem and state in common; expected "
                 "some to compare"
             )
-        comparisons.append(Comparison(a, b, rows, [night.folder for night in own]))
+        comparisons.append(Comparison(a, b, rows, [night.folder for night in nights]))
     return comparisons
 
 
