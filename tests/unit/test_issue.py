@@ -5,7 +5,7 @@ loops that nvcc makes here.
 import struct
 
 import pytest
-from ladder.compiling import compilers, cubin, issue_model
+from ladder.compiling import compilers, issue_model
 from ladder.compiling.issue_model import Instruction
 from ladder.model.kernel import Configuration
 from ladder.model.kernel_file import discover
@@ -24,11 +24,6 @@ def ffma(a, b, c, reuse=0, yields=False):
 
 def lds(code, register=8, predicate=7):
     return Instruction(issue_model.LDS | predicate << 12 | register << 16 | 100 << 24, code << 9)
-
-
-def steps(text):
-    """The instructions of a function."""
-    return [Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]
 
 
 def rate(body):
@@ -106,10 +101,10 @@ def test_the_densest_loop_is_found():
         [ffma(2, 3, 5), Instruction(0x918, 0)] * 40,
     )
     code = [*thin, branch(81), *dense, branch(33), Instruction(0x947, 0)]
-    assert issue_model.loop(code) == [*dense, branch(33)]
-    assert issue_model.loop(code[:81]) == [*thin, branch(81)]
-    assert issue_model.loop(dense) == []
-    assert issue_model.loop([*dense[: issue_model.SMALLEST - 1], branch(32)]) == []
+    assert issue_model.loop([code]) == [*dense, branch(33)]
+    assert issue_model.loop([code[:81]]) == [*thin, branch(81)]
+    assert issue_model.loop([dense]) == []
+    assert issue_model.loop([[*dense[: issue_model.SMALLEST - 1], branch(32)]]) == []
     assert [branch(back).back() for back in (1, 81, 70000)] == [1, 81, 70000]
     assert branch(-5).back() == 0
 
@@ -147,7 +142,7 @@ def test_loops_that_nvcc_makes():
     names = ("02_naive_coalesced", "10_block_tile_128", "13_snake_order")
     naive, plain, snake = map(compiled, names)
     for binary, count in ((plain, 8 * 8 * 8), (snake, 8 * 16 * 8)):
-        loops = [issue_model.loop(steps(text)) for text in cubin.code(binary)]
+        loops = [issue_model.loop([steps]) for steps in issue_model.functions(binary)]
         assert count in [sum(each.multiplies_and_adds for each in body) for body in loops]
     assert issue_model.multiply_adds_per_clock(naive) is None
     of_plain, of_snake = map(issue_model.multiply_adds_per_clock, (plain, snake))

@@ -14,8 +14,11 @@ described in Z. Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Mi
 """
 
 import struct
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 from ladder.compiling.cubin import code
 
@@ -28,6 +31,12 @@ They are multiply-adds of registers, multiply-adds with an immediate or a consta
 shared-memory loads, branches, and loads from global memory to registers (LDG) or shared memory
 (LDGSTS).
 """
+IN_FLOAT32 = {
+    **dict.fromkeys((FFMA, *FFMA_WITHOUT_B), "FFMA"),
+    LDS: "LDS",
+    **dict.fromkeys(LDG, "LDG"),
+}
+"""The kinds of instructions that `mix` counts."""
 NO_REGISTER, NEVER = 255, 15
 """RZ, and the predicate `!PT`, with which an instruction is issued but does nothing."""
 WRITE_BACK = {4: 0.12, 5: 1.08, 6: 1.75}
@@ -103,16 +112,33 @@ class Instruction:
         return max(0, -(words - (words >> 55 << 56)) // 4)
 
 
-def loop(instructions: list[Instruction], fewest: int = SMALLEST) -> list[Instruction]:
-    """Return the loop with the largest share of multiply-adds, among those with at least `fewest`;
-    empty if there is none.
+def loop(
+    functions: Iterable[list[Instruction]],
+    fewest: int = SMALLEST,
+    counts: Callable[[Instruction], bool] = attrgetter("multiplies_and_adds"),
+) -> list[Instruction]:
+    """Return the loop of any function with the largest share of instructions that count, among
+    those with at least `fewest` of them; empty if there is none.
     """
-    bodies = [
-        instructions[at + 1 - branch.back() : at + 1]
-        for at, branch in enumerate(instructions)
-        if 0 < branch.back() <= at + 1
+    best: list[Instruction] = []
+    highest = 0.0
+    for instructions in functions:
+        for at, branch in enumerate(instructions):
+            if 0 < branch.back() <= at + 1:
+                body = instructions[at + 1 - branch.back() : at + 1]
+                counted = sum(map(counts, body))
+                if counted >= fewest and counted / len(body) > highest:
+                    best, highest = body, counted / len(body)
+    return best
+
+
+def functions(cubin: bytes) -> list[list[Instruction]]:
+    """Return the instructions of each function. Raises `ValueError` if the bytes are not a
+    cubin.
+    """
+    return [
+        [Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)] for text in code(cubin)
     ]
-    return max((body for body in bodies if _multiply_adds(body) >= fewest), key=_share, default=[])
 
 
 def clocks(body: list[Instruction]) -> float:
@@ -146,37 +172,20 @@ def multiply_adds_per_clock(cubin: bytes) -> float | None:
 
     Raises `ValueError` if the bytes are not a cubin.
     """
-    bodies = [
-        loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)])
-        for text in code(cubin)
-    ]
-    body = max(bodies, key=_share, default=[])
-    return _multiply_adds(body) / clocks(body) if body else None
+    body = loop(functions(cubin))
+    return sum(step.multiplies_and_adds for step in body) / clocks(body) if body else None
 
 
-def mix(cubin: bytes, fewest: int = 16) -> dict[str, int]:
+def mix(cubin: bytes) -> dict[str, int]:
     """Return how many instructions of each kind the main loop has: FFMA, LDS, LDG with LDGSTS, and
     other; empty without such a loop.
 
     Naive kernels have shorter loops than `multiply_adds_per_clock` models. Instructions that a
-    branch skips count too. Raises
-    `ValueError` if the bytes are not a cubin.
+    branch skips count too. Raises `ValueError` if the bytes are not a cubin.
     """
-    bodies = [
-        loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)], fewest)
-        for text in code(cubin)
-    ]
-    names = [
-        "FFMA"
-        if step.multiplies_and_adds
-        else "LDS"
-        if step.name == LDS
-        else "LDG"
-        if step.name in LDG
-        else "other"
-        for step in max(bodies, key=_share, default=[])
-    ]
-    return {name: names.count(name) for name in ("FFMA", "LDS", "LDG", "other")} if names else {}
+    body = loop(functions(cubin), fewest=16)
+    counted = Counter(IN_FLOAT32.get(step.name, "other") for step in body)
+    return {name: counted[name] for name in ("FFMA", "LDS", "LDG", "other")} if body else {}
 
 
 def mix_on_tensor_cores(cubin: bytes) -> dict[str, int]:
@@ -186,30 +195,7 @@ def mix_on_tensor_cores(cubin: bytes) -> dict[str, int]:
     The kinds are those of `ON_TENSOR_CORES`, and other. Raises `ValueError` if the bytes are not a
     cubin.
     """
-    best: list[str] = []
-    for text in code(cubin):
-        steps = [Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]
-        names = [_on_tensor_cores(step) for step in steps]
-        bodies = (
-            names[at + 1 - step.back() : at + 1]
-            for at, step in enumerate(steps)
-            if step.back() <= at + 1
-        )
-        best = max(best, *bodies, key=lambda body: body.count("HGMMA") / max(len(body), 1))
-    return (
-        {name: best.count(name) for name in (*ON_TENSOR_CORES, "other")} if "HGMMA" in best else {}
-    )
-
-
-def _on_tensor_cores(step: Instruction) -> str:
-    return next(
-        (name for name, low in ON_TENSOR_CORES.items() if step.name & 0x1FF == low), "other"
-    )
-
-
-def _multiply_adds(body: list[Instruction]) -> int:
-    return sum(instruction.multiplies_and_adds for instruction in body)
-
-
-def _share(body: list[Instruction]) -> float:
-    return _multiply_adds(body) / max(len(body), 1)
+    body = loop(functions(cubin), 1, lambda step: step.name & 0x1FF == ON_TENSOR_CORES["HGMMA"])
+    names = {low: name for name, low in ON_TENSOR_CORES.items()}
+    counted = Counter(names.get(step.name & 0x1FF, "other") for step in body)
+    return {name: counted[name] for name in (*ON_TENSOR_CORES, "other")} if body else {}
