@@ -36,10 +36,8 @@ def median_ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
     return rank, (n - depth) * part / (depth + (n - 2 * depth) * part)
 
 
-def median_interval(
-    samples: ArrayLike, confidence: float = CONFIDENCE
-) -> tuple[float, float, float]:
-    """Return the median of the samples and the ends of its distribution-free interval. Raises
+def median_interval(samples: ArrayLike) -> tuple[float, float, float]:
+    """Return the median of the samples and the ends of its distribution-free 95 % interval. Raises
     `ValueError` for no samples.
 
     For the rounds of one process this is the within-run interval.
@@ -47,7 +45,7 @@ def median_interval(
     ordered: NDArray[np.float64] = np.sort(np.asarray(samples, dtype=float))
     if ordered.size == 0:
         raise ValueError("no samples")
-    rank, share = median_ranks(ordered.size, confidence)
+    rank, share = median_ranks(ordered.size)
     inner = min(rank + 1, ordered.size - 1)
     low = ordered[rank] + share * (ordered[inner] - ordered[rank])
     high = ordered[-1 - rank] + share * (ordered[-1 - inner] - ordered[-1 - rank])
@@ -66,18 +64,14 @@ def relative_half_width(samples: ArrayLike) -> float:
     return max(high - median, median - low) / median
 
 
-def paired_ratio(
-    reference: ArrayLike, samples: ArrayLike, confidence: float = CONFIDENCE
-) -> tuple[float, float, float]:
+def paired_ratio(reference: ArrayLike, samples: ArrayLike) -> tuple[float, float, float]:
     """Return the median of `reference / samples` with its interval: how many times as fast as the
     reference the samples are.
 
     Both are times and have the same length. Element i of both is from round i, so that drift
     between rounds cancels.
     """
-    return median_interval(
-        np.asarray(reference, dtype=float) / np.asarray(samples, dtype=float), confidence
-    )
+    return median_interval(np.asarray(reference, dtype=float) / np.asarray(samples, dtype=float))
 
 
 @lru_cache(maxsize=1024)
@@ -117,12 +111,11 @@ def _mean_of(processes: Sequence[ArrayLike]) -> tuple[float, float, int]:
     values = [median_interval(np.log(np.asarray(rounds, dtype=float)))[0] for rounds in processes]
     if not values:
         raise ValueError("no processes")
-    mean, n = math.fsum(values) / len(values), len(values)
-    return (
-        mean,
-        math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n if n > 1 else math.inf,
-        n - 1,
-    )
+    n, variance = len(values), math.inf
+    mean = math.fsum(values) / n
+    if n > 1:
+        variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n
+    return mean, variance, n - 1
 
 
 def _interval(
@@ -135,9 +128,7 @@ def _interval(
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def between_processes(
-    processes: Sequence[ArrayLike], confidence: float = CONFIDENCE
-) -> tuple[float, float, float]:
+def between_processes(processes: Sequence[ArrayLike]) -> tuple[float, float, float]:
     """Return the estimate and the between-process interval of a positive quantity that each process
     found in some rounds.
 
@@ -150,7 +141,7 @@ def between_processes(
     chapter 3). A single process gives only its value: the interval is from 0 to infinity. Raises
     `ValueError` for no process, or one without a round.
     """
-    return _interval(*_mean_of(processes), confidence)
+    return _interval(*_mean_of(processes), CONFIDENCE)
 
 
 def between_runs(
@@ -175,11 +166,12 @@ def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, int]:
     the two means.
     """
     variance = a[0] + b[0]
+    if variance == 0:
+        return variance, 1
     if math.isinf(variance):
         return variance, 0
-    return variance, math.floor(
-        variance**2 / math.fsum(term**2 / n for term, n in (a, b) if term) + 1e-9
-    ) if variance else 1
+    terms = math.fsum(term**2 / degrees for term, degrees in (a, b) if term)
+    return variance, math.floor(variance**2 / terms + 1e-9)
 
 
 def half_of_difference(
@@ -197,20 +189,15 @@ def half_of_difference(
     return (student_t(degrees, confidence) if degrees else 1) * math.sqrt(variance)
 
 
-def within_processes(
-    processes: Sequence[ArrayLike], confidence: float = CONFIDENCE
-) -> tuple[float, float]:
+def within_processes(processes: Sequence[ArrayLike]) -> tuple[float, float]:
     """Return the ends of the within-run interval around the estimate of `between_processes`: how
     well one process's rounds fix a median.
 
     In logarithms, each end is the mean over processes of that end of `median_interval`.
     """
-    intervals = [
-        median_interval(np.log(np.asarray(rounds, dtype=float)), confidence) for rounds in processes
-    ]
-    return math.exp(np.mean([low for _, low, _ in intervals])), math.exp(
-        np.mean([high for _, _, high in intervals])
-    )
+    logarithms = [np.log(np.asarray(rounds, dtype=float)) for rounds in processes]
+    _, lows, highs = zip(*map(median_interval, logarithms), strict=True)
+    return math.exp(np.mean(lows)), math.exp(np.mean(highs))
 
 
 def geometric_mean(values: Sequence[float]) -> float:
