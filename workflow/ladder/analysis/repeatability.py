@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ladder.analysis.dataset import Dataset
@@ -173,36 +174,28 @@ def table(measured: pd.DataFrame) -> pd.DataFrame:
     peculiarity moves all its finalists together. Fewer than `FEWEST_MACHINES` machines have no
     `reproduce_limit`.
     """
-    rows = []
-    took_part = measured.groupby(PROBLEM)[["machine", "run"]].nunique()
-    for key, group in differences(measured).groupby(PROBLEM, sort=False):
-        machines, runs = took_part.loc[key]
-        row: dict[str, Any] = dict(zip(PROBLEM, key, strict=True)) | {
-            "candidates": len(group[CANDIDATE].drop_duplicates()),
-            "machines": machines,
-            "runs": runs,
-        }
-        reproduced = math.nan
-        if machines >= FEWEST_MACHINES:
-            reproduced = math.sqrt(2) * student_t(int(machines) - 1)
-        for name, same, times in (("repeat", True, LIMIT), ("reproduce", False, reproduced)):
-            pairs = group[group["same"] == same]
-            sd, time_sd = (_sd(pairs[column]) for column in ("difference", "time_difference"))
-            row |= {
-                f"{name}_pairs": pairs["runs"].nunique(),
-                f"{name}_sd": sd,
-                f"{name}_limit": times * sd,
-                f"{name}_time_limit": times * time_sd,
-            }
-        rows.append(row)
-    return pd.DataFrame(rows, columns=names("repeat"))
-
-
-def _sd(differences: pd.Series) -> float:
-    """Return the standard deviation of one result from the differences of two: its square is half
-    their mean square.
-    """
-    return math.sqrt(differences.pow(2).mean() / 2)
+    differing = differences(measured)
+    differing = differing.assign(
+        square=differing["difference"] ** 2, time_square=differing["time_difference"] ** 2
+    )
+    candidates = differing.drop_duplicates(CANDIDATE).groupby(PROBLEM, sort=False)
+    took_part = measured.groupby(PROBLEM)
+    made = candidates.agg(candidates=("kernel", "size")).join(
+        took_part.agg(machines=("machine", "nunique"), runs=("run", "nunique"))
+    )
+    reproduced = [
+        math.sqrt(2) * student_t(machines - 1) if machines >= FEWEST_MACHINES else math.nan
+        for machines in made["machines"]
+    ]
+    for name, same, times in (("repeat", True, LIMIT), ("reproduce", False, reproduced)):
+        pairs = differing[differing["same"] == same].groupby(PROBLEM)
+        made[f"{name}_pairs"] = pairs["runs"].nunique().reindex(made.index, fill_value=0)
+        # the variance of one result is half the mean square of the differences of two
+        made[f"{name}_sd"] = np.sqrt(pairs["square"].mean() / 2)
+        made[f"{name}_limit"] = times * made[f"{name}_sd"]
+        made[f"{name}_time_limit"] = np.sqrt(pairs["time_square"].mean() / 2)
+        made[f"{name}_time_limit"] *= times
+    return made.reset_index()[names("repeat")]
 
 
 def limit_key(row: Mapping[str, Any]) -> LimitKey:
