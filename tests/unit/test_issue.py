@@ -2,8 +2,6 @@
 loops that nvcc makes here.
 """
 
-import struct
-
 import pytest
 from ladder.compiling import compilers, issue_model
 from ladder.compiling.issue_model import Instruction
@@ -34,12 +32,9 @@ def runs(length):
     """Sums of one bank, `length` at a time, then of the other; `a` is kept, `b` lies in the sum's
     own bank.
     """
-    sums = [
-        each
-        for at in range(0, 16, length)
-        for bank in (EVEN, ODD)
-        for each in bank[at : at + length]
-    ]
+    sums = []
+    for at in range(0, 16, length):
+        sums += [*EVEN[at : at + length], *ODD[at : at + length]]
     return [ffma(2, c % 2 + 4 + 2 * (i % 4), c, A) for i, c in enumerate(sums)]
 
 
@@ -96,10 +91,8 @@ def branch(back):
 
 
 def test_the_densest_loop_is_found():
-    dense, thin = (
-        [ffma(2, 3, c, A | B) for c in EVEN] * 2,
-        [ffma(2, 3, 5), Instruction(0x918, 0)] * 40,
-    )
+    dense = [ffma(2, 3, c, A | B) for c in EVEN] * 2
+    thin = [ffma(2, 3, 5), Instruction(0x918, 0)] * 40
     code = [*thin, branch(81), *dense, branch(33), Instruction(0x947, 0)]
     assert issue_model.loop([code]) == [*dense, branch(33)]
     assert issue_model.loop([code[:81]]) == [*thin, branch(81)]
@@ -124,17 +117,10 @@ def test_the_loop_on_tensor_cores_is_the_one_with_the_largest_share_of_matrix_in
     product, box, wait, other = (Instruction(name, 0) for name in (0x9F0, 0x5B4, 0x5A7, 0x918))
     loop = [wait, product, product, other, branch(5)]
     functions = [[other, branch(2)], [other, *loop, box, other, branch(8)]]
-    monkeypatch.setattr(issue_model, "code", lambda cubin: cubin)
-    texts = [
-        b"".join(struct.pack("<QQ", step.low, step.high) for step in steps) for steps in functions
-    ]
-    assert issue_model.mix_on_tensor_cores(texts) == {
-        "HGMMA": 2,
-        "UTMALDG": 0,
-        "SYNCS": 1,
-        "other": 2,
-    }
-    assert issue_model.mix_on_tensor_cores(texts[:1]) == {}
+    monkeypatch.setattr(issue_model, "functions", lambda cubin: cubin)
+    mix = {"HGMMA": 2, "UTMALDG": 0, "SYNCS": 1, "other": 2}
+    assert issue_model.mix_on_tensor_cores(functions) == mix
+    assert issue_model.mix_on_tensor_cores(functions[:1]) == {}
 
 
 @pytest.mark.slow
