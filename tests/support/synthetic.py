@@ -2,21 +2,20 @@
 disk. No number in it was measured.
 """
 
-import csv
 import functools
 import hashlib
-import io
+import itertools
 import json
 import math
-from dataclasses import fields
 
 import numpy as np
-from ladder.compiling.compile import Resource
+import pandas as pd
 from ladder.core.files import ROOT
 from ladder.model.baselines import BASELINES
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.storage import published_index, samples
+from ladder.storage.columns import names
 
 SHARES = {
     "01_naive_uncoalesced": 0.012,
@@ -72,17 +71,17 @@ def _reference_us(problem):
     return 2.5 + problem.flops / (52e6 / (1 + 3e5 / (problem.m * problem.n)))
 
 
-def _us(kernel, problem, penalty):
-    """Naive kernels lose less on small problems; 16_thin_edge is slow there, and the twins 07 and
-    08 are one program.
+def _us(kernel, problem, place):
+    """The time of a kernel's configuration; the first is the best. Naive kernels lose less on small
+    problems; 16_thin_edge is slow there, and the twins 07 and 08 are one program.
     """
     if kernel == "cublas":  # the reference beside itself
         return _reference_us(problem)
     share = SHARES[kernel] * (0.7 if kernel == "16_thin_edge" and problem.m < 1000 else 1)
-    return 2.0 + _reference_us(problem) / share * (1 + penalty)
+    return 2.0 + _reference_us(problem) / share * (1 + 0.01 * place**2)
 
 
-def _noise(random, n, wide):
+def _noise(random, n, wide=False):
     values = random.normal(0, 0.002, n)
     return np.exp(values + (np.where(random.random(n) < 0.3, 0.3, 0) if wide else 0))
 
@@ -111,30 +110,38 @@ def write(
     what is this run's own in every kernel's log time on a problem. `builds` are ways of compiling,
     as labels have them. Another process computed beside the problems whose M is `busy`.
     """
-    random, marked = np.random.default_rng(seed), (throttled, busy)
-    pairs = [(name, problem) for name in kernels for problem in problems]
+    random, sizes = np.random.default_rng(seed), [Problem(*size) for size in problems]
     own = {
         (name, problem): (slower or {}).get(name, 1) * math.exp(of_run * random.normal())
-        for name, problem in pairs
+        for name in kernels
+        for problem in sizes
     }
 
-    def us_of(name, problem, penalty=0.0):
-        return _us(name, problem, penalty) / speed * own[name, (problem.m, problem.n, problem.k)]
+    def us_of(name, problem, place=0):
+        return _us(name, problem, place) / speed * own[name, problem]
+
+    def sampled(problem, times, beside, **given):
+        bits = 0x4 if problem.m == throttled else 0
+        return given | {
+            "samples_us": list(times),
+            "reference_us": list(beside[: len(times)]),
+            "samples_throttle_reasons": [bits] * len(times),
+            "throttle_reasons": bits,
+            "sm_clock_mhz": 1900.0 if bits else 1980.0,
+            "other_processes": float(problem.m == busy),
+        }
 
     (folder / "samples").mkdir(parents=True)
     facts = ENVIRONMENT | {"device": device} | environment
     for uuid in facts["fingerprint"].get("uuids", [])[:1]:
         facts["attributes"] = facts["attributes"] | {"uuid": uuid}
+    uuid = facts["attributes"].get("uuid", GPUS[0])
     (folder / "environment.json").write_text(json.dumps(facts))
     configurations = {name: ["-"] for name in kernels}
     for name in set(kernels) - set(BASELINES["cuda"]):
-        configurations[name] = [
-            f"{label} {build}".strip()
-            for label in _labels(_cuda_kernels()[name])
-            for build in builds
-        ]
+        labels = _labels(_cuda_kernels()[name])
+        configurations[name] = [f"{label} {build}".strip() for label in labels for build in builds]
     _write_resources(folder, configurations)
-    sizes, uuid = [Problem(*size) for size in problems], facts["attributes"].get("uuid", GPUS[0])
     session = {
         "fingerprint": facts["fingerprint"],
         "code": "made up",
@@ -145,91 +152,60 @@ def write(
         "peak_memory_bytes": 1,
         **facts["project"],
     }
-    jobs, swept = {}, {}
+    swept, jobs = {}, {}
     for index, name in enumerate(kernels):
         job = "baselines.float32" if name in BASELINES["cuda"] else f"{name}.float32"
-        swept.setdefault(job, [])
         for problem in sizes:
-            beside = _reference_us(problem) / speed * _noise(random, 12, False)
+            beside = _reference_us(problem) / speed * _noise(random, 12)
             for place, label in enumerate(configurations[name]):
-                penalty = 0.01 * place**2
                 row = _row(name, label, problem, device, GPUS[index % 3], random)
-                n, stop = (5, "race") if penalty > 0.05 else (12, "target")
-                row |= {
-                    "samples_us": list(us_of(name, problem, penalty) * _noise(random, n, False)),
-                    "state": "warm",
-                    "stop": stop,
-                }
-                swept[job].append(
-                    row | {"reference_us": list(beside[:n])} | _readings(problem, n, marked)
-                )
+                n, stop = (5, "race") if place > 2 else (12, "target")
+                times = us_of(name, problem, place) * _noise(random, n)
+                row |= sampled(problem, times, beside, state="warm", stop=stop)
+                swept.setdefault(job, []).append(row)
     for job, rows in swept.items():
         path = folder / "samples" / f"{job}.parquet"
         samples.write(path, rows, session | {"job": job})
         jobs[job] = hashlib.sha256(path.read_bytes()).hexdigest()
     if not processes:
         return folder
+    places = [
+        (name, place, label)
+        for name in kernels
+        for place, label in enumerate(configurations[name][:2])
+    ]
     rows = []
-    for process in range(1, processes + 1):
-        for problem in sizes:
-            for state in ("warm", "cold"):
-                level = math.exp(random.normal(0, 0.003))
-                cold = 1.15 if state == "cold" else 1
-                beside = _reference_us(problem) / speed * cold * level * _noise(random, 8, False)
-                for name in kernels:
-                    for place, label in enumerate(configurations[name][:2]):
-                        row = _row(name, label, problem, device, uuid, random)
-                        row |= {
-                            "state": state,
-                            "process": process,
-                            "role": "finalist" if place else "best",
-                        }
-                        us = us_of(name, problem, 0.01 * place**2)
-                        if state == "cold" and us > 1000:
-                            reason = "as warm: filling the caches takes 4 us"
-                            rows.append(
-                                row
-                                | {"status": "skipped", "reason": reason, "frobenius_error": None}
-                            )
-                            continue
-                        wide = problem.label == "256x256x16384" and name.startswith("0")
-                        times = (
-                            us
-                            * cold
-                            * level
-                            * math.exp(random.normal(0, 0.002))
-                            * _noise(random, 8, wide)
-                        )
-                        row |= {
-                            "samples_us": list(times),
-                            "reference_us": list(beside),
-                            "stop": "max_samples",
-                        }
-                        rows.append(row | _readings(problem, 8, marked))
-            if problem.label == "4096" and process <= 3:
-                held = np.random.default_rng([seed, process])
-                for name in kernels:
-                    us = us_of(name, problem) * 1.05
-                    joules = us * 1e-6 * 600 * math.exp(held.normal(0, 0.02))
-                    row = _row(name, configurations[name][0], problem, device, uuid, held)
-                    row |= {
-                        "state": "sustained",
-                        "process": process,
-                        "role": "best",
-                        "energy_j": joules,
-                        "power_w": 600.0,
-                    }
-                    row |= {"samples_us": [us * math.exp(held.normal(0, 0.002))], "stop": "settled"}
-                    rows.append(
-                        row
-                        | {"reference_us": [_reference_us(problem) / speed]}
-                        | _readings(problem, 1, marked)
-                    )
-    samples.write(
-        folder / "confirmed.parquet",
-        rows,
-        session | {"job": "confirmed", "jobs": jobs, "within": 0.02},
-    )
+    for process, problem in itertools.product(range(1, processes + 1), sizes):
+        for state, factor in (("warm", 1), ("cold", 1.15)):
+            level = math.exp(random.normal(0, 0.003))
+            beside = _reference_us(problem) / speed * factor * level * _noise(random, 8)
+            for name, place, label in places:
+                row = _row(name, label, problem, device, uuid, random)
+                role = "finalist" if place else "best"
+                row |= {"state": state, "process": process, "role": role}
+                us = us_of(name, problem, place)
+                if state == "cold" and us > 1000:
+                    reason = "as warm: filling the caches takes 4 us"
+                    row |= {"status": "skipped", "reason": reason, "frobenius_error": None}
+                else:
+                    wide = problem.label == "256x256x16384" and name.startswith("0")
+                    times = us * factor * level * math.exp(random.normal(0, 0.002))
+                    times = times * _noise(random, 8, wide)
+                    row |= sampled(problem, times, beside, stop="max_samples")
+                rows.append(row)
+        if problem.label == "4096" and process <= 3:
+            held = np.random.default_rng([seed, process])
+            for name in kernels:
+                us = us_of(name, problem) * 1.05
+                joules = us * 1e-6 * 600 * math.exp(held.normal(0, 0.02))
+                row = _row(name, configurations[name][0], problem, device, uuid, held)
+                row |= {"state": "sustained", "process": process, "role": "best"}
+                row |= {"energy_j": joules, "power_w": 600.0}
+                times = [us * math.exp(held.normal(0, 0.002))]
+                beside = [_reference_us(problem) / speed]
+                rows.append(row | sampled(problem, times, beside, stop="settled"))
+    confirmation = {"job": "confirmed", "jobs": jobs, "within": 0.02}
+    samples.write(folder / "confirmed.parquet", rows, session | confirmation)
     return folder
 
 
@@ -279,46 +255,30 @@ def _row(name, label, problem, device, uuid, random):
     }
 
 
-def _readings(problem, n, marked):
-    throttled, busy = marked
-    bits = 0x4 if problem.m == throttled else 0
-    readings = {
-        "samples_throttle_reasons": [bits] * n,
-        "throttle_reasons": bits,
-        "sm_clock_mhz": 1900.0 if bits else 1980.0,
-    }
-    return readings | {"other_processes": float(problem.m == busy)}
-
-
 def _write_resources(folder, configurations):
-    table = io.StringIO()
-    writer = csv.DictWriter(
-        table, [field.name for field in fields(Resource)], lineterminator="\n", restval="0"
-    )
-    writer.writeheader()
-    for name, labels in configurations.items():
-        if name not in BASELINES["cuda"]:
-            for label in labels:
-                twin = (
-                    "twin" if name[:2] in ("07", "08") and label == labels[0] else f"{name} {label}"
-                )
-                writer.writerow(
-                    {
-                        "kernel": name,
-                        "slug": label,
-                        "element_type": "float32",
-                        "configuration": label,
-                        "arch": "sm_90",
-                        "status": "compiled",
-                        "reason": "",
-                        "binary": "",
-                        "sha256": twin,
-                        "function": "gemm",
-                        "registers": "64",
-                        "static_shared": "8192",
-                        "multiply_adds_per_clock": ""
-                        if name[0] == "2"
-                        else f"{0.3 + 0.04 * int(name[:2])}",
-                    }
-                )
-    (folder / "resources.csv").write_text(table.getvalue())
+    rows = []
+    for name in configurations:
+        if name in BASELINES["cuda"]:
+            continue
+        for label in configurations[name]:
+            is_twin = name[:2] in ("07", "08") and label == configurations[name][0]
+            rate = "" if name[0] == "2" else f"{0.3 + 0.04 * int(name[:2])}"
+            rows.append(
+                {
+                    "kernel": name,
+                    "slug": label,
+                    "element_type": "float32",
+                    "configuration": label,
+                    "arch": "sm_90",
+                    "status": "compiled",
+                    "reason": "",
+                    "binary": "",
+                    "sha256": "twin" if is_twin else f"{name} {label}",
+                    "function": "gemm",
+                    "registers": "64",
+                    "static_shared": "8192",
+                    "multiply_adds_per_clock": rate,
+                }
+            )
+    table = pd.DataFrame(rows).reindex(columns=names("resources"), fill_value="0")
+    table.to_csv(folder / "resources.csv", index=False)
