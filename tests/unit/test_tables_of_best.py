@@ -121,15 +121,7 @@ def test_states_are_never_mixed():
 
 
 def test_what_fails_in_the_confirmation_is_correct_nowhere():
-    reason = "in the confirmation, on 100: off by much"
-    failed = row(
-        configuration="a",
-        role="best",
-        process=2,
-        status="incorrect",
-        reason="off by much",
-        samples_us=None,
-    )
+    failed = row(configuration="a", role="best", process=2, status="incorrect", reason="much off")
     of_a = [
         *swept("a"),
         row(configuration="a", m=200, n=200, k=200),
@@ -138,19 +130,16 @@ def test_what_fails_in_the_confirmation_is_correct_nowhere():
     ]
     rows = of_a + swept("b") + slower("b", 1)
     summary = summarise(rows, 2.0).set_index(["configuration", "problem"])
+    reason = "in the confirmation, on 100: much off"
     for problem in ("100", "200"):
-        assert summary.loc[("a", problem), "status"] == "incorrect"
-        assert math.isnan(summary.loc[("a", problem), "tflops"])
-    assert summary.loc[("a", "100"), "reason"] == reason
+        found = summary.loc[("a", problem)]
+        assert (found["status"], found["reason"]) == ("incorrect", reason)
+        assert math.isnan(found["tflops"])
     assert summary.loc[("b", "100"), "status"] == "correct"
     assert best(rows)["configuration"] == "b"
     line = best(of_a + again("other", "x", NEAR))
-    assert (line["kernel"], line["status"], line["processes"], line["reason"]) == (
-        "k",
-        "incorrect",
-        0,
-        reason,
-    )
+    assert [line[name] for name in ("kernel", "status", "processes")] == ["k", "incorrect", 0]
+    assert line["reason"] == reason
     assert math.isnan(line["tflops"])
 
 
@@ -281,15 +270,6 @@ def test_pairs():
     assert (gain["other"], gain["problem"], gain["processes"]) == ("01_a", "100", 3)
     assert gain["ratio"] == pytest.approx(2, rel=1e-3)
     assert gain["low"] < gain["ratio"] < gain["high"] < 2.1
-
-
-def test_a_slow_one_is_compared_in_the_rounds_it_took_part_in():
-    slow = again("01_a", "-", np.multiply(NEAR, 50), "best", rounds=3)
-    for record in slow:
-        record["samples_us"][0] *= 9  # the median of three rounds does not mind
-    gain = compared(TWO + slow + again("02_b", "-", NEAR, "best", rounds=8))["gain", "02_b"]
-    assert gain["ratio"] == pytest.approx(50, rel=1e-3)
-    assert gain["verdict"] == "faster"
 
 
 def test_without_a_confirmation_gains_are_of_ratios_and_no_verdict():
