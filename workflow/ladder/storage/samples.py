@@ -37,30 +37,26 @@ def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str
     rows = [{name: record.get(name) for name in SCHEMA.names} for record in records]
     for row in rows:
         row |= {name: str(row[name]) for name in THREES if row[name] is not None}
-    table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    metadata = {
-        "session": json.dumps(session),
-        "checksum": _checksum(table.to_pylist(), dict(session)),
-    }
-    write_whole(path, _parquet(table, metadata))
-
-
-def _parquet(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
-    """Return a Parquet file without what makes small files large: statistics, dictionaries, and the
-    Arrow schema beside Parquet's own.
-    """
-    file = pa.BufferOutputStream()
-    options: dict[str, Any] = {
-        "write_statistics": False,
-        "use_dictionary": False,
-        "store_schema": False,
-    }
-    # written once, kept in git: size counts, not time
-    options |= {"compression": "zstd", "compression_level": 19}
-    with pq.ParquetWriter(file, table.schema, **options) as writer:
+    table, file = pa.Table.from_pylist(rows, schema=SCHEMA), pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        file,
+        SCHEMA,
+        # what makes small files large, also the Arrow schema beside Parquet's own
+        write_statistics=False,
+        use_dictionary=False,
+        store_schema=False,
+        # written once, kept in git: size counts, not time
+        compression="zstd",
+        compression_level=19,
+    ) as writer:
         writer.write_table(table)
-        writer.add_key_value_metadata(metadata)
-    return bytes(file.getvalue().to_pybytes())
+        writer.add_key_value_metadata(
+            {
+                "session": json.dumps(session),
+                "checksum": _checksum(table.to_pylist(), dict(session)),
+            }
+        )
+    write_whole(path, file.getvalue().to_pybytes())
 
 
 def _checksum(rows: list[dict[str, Any]], session: dict[str, Any]) -> str:
