@@ -1,8 +1,6 @@
-import ctypes
 import faulthandler
 import gc
 import os
-import re
 import resource
 import shutil
 import subprocess
@@ -17,31 +15,26 @@ from ladder.core.errors import InputError
 from ladder.model import kernel_file
 from planted import CU_RIGHT, ROOT, c_kernel, cuda_kernel, written
 
+NVRTC = ("compiler", "nvrtc")
+TEXT = cuda_kernel("t", CU_RIGHT)
+
 
 @pytest.fixture
 def folder(tmp_path):
     shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
-    (tmp_path / "kernels" / "cuda").mkdir()
-    (tmp_path / "kernels" / "cpu").mkdir()
     return tmp_path
 
 
-def build(folder, name, text, workers=1, arch="sm_90", builds=((),)):
-    path = folder / "kernels" / name
-    path.write_text(text)
-    kernel = kernel_file.parse(path)
+def build(folder, text, name="cuda/20_test.cu", workers=1, arch="sm_90", builds=((),)):
+    kernel = kernel_file.parse(written(folder / "kernels" / name, text))
     configurations = list(kernel.expand({}, ["float32"], builds))
-    arch = arch if kernel.kind == "cuda" else "here"
     return compiling.compile_kernel(kernel, configurations, arch, folder / "build", workers)
 
 
 def test_resources_of_a_cubin(folder):
-    body = (
-        "  __shared__ float s[100]; s[row] = beta; __syncthreads();"
-        + CU_RIGHT
-        + "  C[0] += s[col];"
-    )
-    rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", body), workers=2)
+    body = "  __shared__ float s[100]; s[row] = beta; __syncthreads();"
+    body += CU_RIGHT + "  C[0] += s[col];"
+    rows = build(folder, cuda_kernel("t", body), workers=2)
     assert len(rows) == 2
     for row in rows:
         assert row.status == "compiled"
@@ -53,86 +46,81 @@ def test_resources_of_a_cubin(folder):
 
 @pytest.mark.slow
 def test_the_loop_is_modelled_where_the_architecture_is_known(folder, monkeypatch):
-    body = (
-        "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], "
-        "s);\n  C[row] = s;"
+    text = cuda_kernel(
+        "t",
+        "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], s);"
+        "\n  C[row] = s;",
     )
-    text = cuda_kernel("t", body)
     for arch, modelled in (("sm_90", True), ("sm_90a", True), ("sm_80", False)):
-        row, *_ = build(folder, "cuda/20_test.cu", text, arch=arch)
+        row, *_ = build(folder, text, arch=arch)
         assert (row.multiply_adds_per_clock is not None) == modelled
         assert not modelled or 0.2 < row.multiply_adds_per_clock < 0.5  # two loads for each
-    (row,) = build(folder, "cpu/20_test.c", c_kernel("t", ""))
-    assert row.multiply_adds_per_clock is None
     monkeypatch.setattr(compiling.cubin, "uses_tensor_cores", lambda binary: True)
-    row, *_ = build(folder, "cuda/20_test.cu", text + "// else\n")
+    row, *_ = build(folder, text + "// else\n")
     assert row.multiply_adds_per_clock is None
 
 
-@pytest.mark.slow
-def test_what_a_version_with_other_columns_compiled_is_compiled_anew(folder, monkeypatch):
-    text, every = cuda_kernel("t", CU_RIGHT), compiling.fields
-    monkeypatch.setattr(compiling, "fields", lambda row: every(row)[:-1])
-    row, *_ = build(folder, "cuda/20_test.cu", text)
-    note = folder / "build" / f"{row.slug}.json"
-    before = note.stat().st_mtime_ns
-    monkeypatch.undo()
-    build(folder, "cuda/20_test.cu", text)
-    assert note.stat().st_mtime_ns > before
-
-
-NVRTC = ("compiler", "nvrtc")
-
-
-@pytest.mark.parametrize(("build_with", "label"), [((), "BX=8"), ((NVRTC,), "BX=8 compiler=nvrtc")])
-def test_the_compilers_own_message_is_kept_and_the_rest_goes_on(folder, build_with, label):
+@pytest.mark.parametrize(
+    ("name", "build_with", "reason"),
+    [
+        ("cuda/20_test.cu", (), 'error: static assertion failed with "no eights"'),
+        ("cuda/20_test.cu", (NVRTC,), 'error: static assertion failed with "no eights"'),
+        ("cpu/20_test.c", (), "undeclared"),
+    ],
+)
+def test_the_compilers_own_message_is_kept_and_the_rest_goes_on(folder, name, build_with, reason):
     text = cuda_kernel("t", '  static_assert(BX != 8, "no eights");' + CU_RIGHT)
-    bad, good = build(folder, "cuda/20_test.cu", text, builds=[build_with])
-    assert (bad.configuration, bad.status, good.status) == (label, "compile_error", "compiled")
+    if name.endswith(".c"):
+        text = c_kernel("t", '  undeclared;  // "no eights"')
+    bad, *others = build(folder, text, name, builds=[build_with])
+    assert [row.status for row in others] == ["compiled"] * len(others)
+    assert bad.status == "compile_error"
     line = 1 + text[: text.index("no eights")].count("\n")
-    assert f'20_test.cu({line}): error: static assertion failed with "no eights"' in bad.reason
-
-
-def test_the_message_of_the_c_compiler_is_kept(folder):
-    (row,) = build(folder, "cpu/20_test.c", c_kernel("t", "  undeclared;"))
-    assert row.status == "compile_error"
-    assert re.search("20_test.c:7.*undeclared", row.reason)
+    assert f"{name.partition('/')[2]}" in bad.reason
+    assert str(line) in bad.reason
+    assert reason in bad.reason
 
 
 @pytest.mark.slow
-def test_the_same_source_gives_the_same_bytes_and_is_compiled_once(folder):
-    text = cuda_kernel("t", CU_RIGHT).replace('extern "C"', '#include "store.cuh"\nextern "C"', 1)
-    first = build(folder, "cuda/20_test.cu", text)
+def test_the_same_source_gives_the_same_bytes_and_is_compiled_once(folder, monkeypatch):
+    text = TEXT.replace('extern "C"', '#include "store.cuh"\nextern "C"', 1)
+    first = build(folder, text)
     binary = folder / "build" / first[0].binary
     time = binary.stat().st_mtime_ns
-    assert build(folder, "cuda/20_test.cu", text) == first
+    assert build(folder, text) == first
     assert binary.stat().st_mtime_ns == time
+    with monkeypatch.context() as older:  # a version with other columns
+        fields = compiling.fields
+        older.setattr(compiling, "fields", lambda row: fields(row)[:-1])
+        build(folder, text)
+    assert binary.stat().st_mtime_ns > time
     binary.write_bytes(b"half")  # a damaged one is compiled again
-    assert [row.sha256 for row in build(folder, "cuda/20_test.cu", text)] == [
-        row.sha256 for row in first
-    ]
+    assert [row.sha256 for row in build(folder, text)] == [row.sha256 for row in first]
     assert binary.stat().st_size > 1000
     header = folder / "kernels" / "include" / "store.cuh"
     header.write_text(header.read_text() + "#error changed\n")
-    assert {row.status for row in build(folder, "cuda/20_test.cu", text)} == {"compile_error"}
+    assert {row.status for row in build(folder, text)} == {"compile_error"}
 
 
 @pytest.mark.slow
-def test_a_kernel_is_compiled_for_the_architectures_that_it_needs_only(folder):
+@pytest.mark.parametrize(
+    ("line", "arch", "status", "reason"),
+    [
+        ("architecture: sm_90a\n", "sm_90", "compiled", ""),
+        ("architecture: sm_90a\n", "sm_80", "not_supported", "needs architecture sm_90a"),
+        ("architecture: sm_90a\n", "sm_100", "not_supported", "needs architecture sm_90a"),
+        ("compute_capability: 10.0\n", "sm_90", "not_supported", "needs compute capability 10.0"),
+        ("", "sm_90", "compile_error", "setmaxnreg"),
+    ],
+)
+def test_a_kernel_is_compiled_for_the_architectures_that_it_needs_only(
+    folder, line, arch, status, reason
+):
     code = CU_RIGHT + '  asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");'  # of sm_90a only
-    text = cuda_kernel("t", code)
-    of_one = text.replace("title:", "architecture: sm_90a\ntitle:")
-    too_new = text.replace("title:", "compute_capability: 10.0\ntitle:")
-    for given, arch, status, reason in (
-        (of_one, "sm_90", "compiled", ""),
-        (of_one, "sm_80", "not_supported", "needs architecture sm_90a"),
-        (of_one, "sm_100", "not_supported", "needs architecture sm_90a"),
-        (too_new, "sm_90", "not_supported", "needs compute capability 10.0"),
-    ):
-        row, *_ = build(folder, "cuda/20_test.cu", given, arch=arch)
-        assert (row.status, row.reason) == (status, reason)
-        assert row.arch == "sm_90a" or status != "compiled"
-    assert {row.status for row in build(folder, "cuda/20_test.cu", text)} == {"compile_error"}
+    row, *_ = build(folder, cuda_kernel("t", code).replace("title:", f"{line}title:"), arch=arch)
+    assert row.status == status
+    assert reason in row.reason
+    assert row.arch == "sm_90a" or status != "compiled"
 
 
 @pytest.mark.slow
@@ -140,9 +128,9 @@ def test_a_kernel_is_compiled_for_the_architectures_that_it_needs_only(folder):
 def test_a_kernel_cannot_launch_one_that_outlives_it(folder, build_with):
     text = cuda_kernel("t", "if (threadIdx.x == 0) later<<<1, 1>>>(C);" + CU_RIGHT)
     text = text.replace('extern "C"', '__global__ void later(T* C) { C[0] = 0; }\nextern "C"', 1)
-    rows = build(folder, "cuda/20_test.cu", text, builds=[build_with])
-    assert {row.status for row in rows} == {"compile_error"}
-    assert "kernel launch" in rows[0].reason
+    for row in build(folder, text, builds=[build_with]):
+        assert row.status == "compile_error"
+        assert "kernel launch" in row.reason
 
 
 @pytest.mark.slow
@@ -153,7 +141,7 @@ def test_two_compilers_with_options_make_binaries_of_their_own(folder):
     text = cuda_kernel("t", code + CU_RIGHT).replace('extern "C"', '#include <cstdint>\nextern "C"')
     few = ("maxrregcount", "32")
     builds = [(), (few,), (NVRTC,), (NVRTC, few), (NVRTC, ("dlcm", "cg"))]
-    rows = build(folder, "cuda/20_test.cu", text.replace("[8, 16]", "[8]"), builds=builds)
+    rows = build(folder, text.replace("[8, 16]", "[8]"), builds=builds)
     assert [f"{row.status} {row.compiler} {row.options}".strip() for row in rows] == [
         "compiled nvcc",
         "compiled nvcc --maxrregcount=32",
@@ -172,6 +160,17 @@ MAYBE_MEMORY = (
 )
 
 
+def crash(monkeypatch, number, words=b""):
+    """Let NVRTC end by a signal, with words on stderr."""
+
+    def child(connection, errors, *_):
+        faulthandler.disable()
+        os.write(errors, words)
+        os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(compilers, "_nvrtc_child", child)
+
+
 @pytest.mark.parametrize(
     ("number", "words", "reason"),
     [
@@ -186,23 +185,15 @@ MAYBE_MEMORY = (
     ],
 )
 def test_an_nvrtc_that_crashes_is_a_row(folder, monkeypatch, number, words, reason):
-    def crash(connection, errors, *_):
-        faulthandler.disable()
-        os.write(errors, words)
-        os.kill(os.getpid(), number)
-
-    monkeypatch.setattr(compilers, "_nvrtc_child", crash)
-    rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
+    crash(monkeypatch, number, words)
+    rows = build(folder, TEXT, builds=[(NVRTC,)])
     assert {(row.status, row.reason) for row in rows} == {("compile_error", reason)}
 
 
 def test_an_nvrtc_that_is_killed_from_outside_says_nothing_of_the_kernel(folder, monkeypatch):
-    monkeypatch.setattr(compilers, "_nvrtc_child", lambda *_: os.kill(os.getpid(), 9))
-    message = (
-        "the compiler was cut off, which says nothing of the kernel; .* NVRTC died due to signal 9"
-    )
-    with pytest.raises(InputError, match=message):
-        build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
+    crash(monkeypatch, 9)
+    with pytest.raises(InputError, match=r"nothing of the kernel; .* died due to signal 9"):
+        build(folder, TEXT, builds=[(NVRTC,)])
 
 
 PTXAS = """ptxas info    : 0 bytes gmem
@@ -218,37 +209,23 @@ ptxas info    : Used 168 registers, used 1 barriers, 2048 bytes smem
 
 
 def test_resources_are_of_the_function_with_the_most_registers_and_spills_of_all():
-    for text in (
-        PTXAS,
-        PTXAS.replace("reduce", "x").replace("gemm", "reduce").replace("x", "gemm"),
-    ):
-        resources = compilers.parse_ptxas(text)
-        assert resources.pop("function") == text.split("entry function '")[2].split("'")[0]
-        assert resources == {
-            "registers": 168,
-            "static_shared": 2048,
-            "stack_frame": 0,
-            "spill_stores": 20,
-            "spill_loads": 12,
-        }
-
-
-def test_cpu_kernels_are_shared_objects(folder):
-    (row,) = build(folder, "cpu/20_test.c", c_kernel("t", "  *C = alpha * K;"))
-    out = ctypes.c_float()
-    library = ctypes.CDLL(str(folder / "build" / row.binary))
-    zero, nothing = ctypes.c_float(0), ctypes.c_void_p()
-    library.gemm(1, 1, 5, ctypes.c_float(2), nothing, 1, nothing, 1, zero, ctypes.byref(out), 1)
-    assert out.value == 10
+    assert compilers.parse_ptxas(PTXAS) == {
+        "function": "gemm",
+        "registers": 168,
+        "static_shared": 2048,
+        "stack_frame": 0,
+        "spill_stores": 20,
+        "spill_loads": 12,
+    }
 
 
 NO_DRIVER = """
 import sys
 from pathlib import Path
 sys.modules["pycuda._driver"] = None
-from ladder.compiling.compilers import CompileError, _nvcc
+from ladder.compiling.compilers import CompileError, compile_source
 try:
-    _nvcc("oops;", "sm_80", Path("."))
+    compile_source("nvcc", "oops;", "sm_80", Path("."))
 except CompileError as error:
     print("said:", error)
 """
@@ -281,38 +258,34 @@ def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(message)
     with pytest.raises(InputError, match="says nothing of the kernel; run again: ") as refused:
         raise compilers._refusal(message)
     assert message in str(refused.value)
-    assert isinstance(compilers._refusal("kernel.c:3: error: memory"), compilers.CompileError)
-
-
-def script(path, text):
-    """Write a program in place of a compiler."""
-    written(path, f"#!/bin/sh\n{text}\n", 0o755)
-    return str(path)
 
 
 @pytest.mark.parametrize("name", ["cpu/mine.c", "cuda/mine.cu"])
 def test_a_kernel_that_is_a_symbolic_link_includes_as_one_in_its_place(folder, tmp_path, name):
     written(folder / "kernels" / "include" / "mine.h", "// mine\n")
-    text = c_kernel("t", "") if name.endswith(".c") else cuda_kernel("t", CU_RIGHT)
+    text = c_kernel("t", "") if name.endswith(".c") else TEXT
     written(tmp_path / "elsewhere" / name, text.replace("---*/", '---*/\n#include "mine.h"'))
-    (folder / "kernels" / name).symlink_to(tmp_path / "elsewhere" / name)
-    kernel = kernel_file.parse(folder / "kernels" / name)
+    path = folder / "kernels" / name
+    path.parent.mkdir()
+    path.symlink_to(tmp_path / "elsewhere" / name)
+    kernel = kernel_file.parse(path)
     assert kernel.includes
     configuration, *_ = kernel.expand({}, ["float32"])
     (row,) = compiling.compile_kernel(kernel, [configuration], "sm_90", folder / "build", 1)
     assert (row.status, row.reason) == ("compiled", "")
 
 
-def test_a_compiler_that_refuses_everything_is_not_the_kernels_fault(folder, tmp_path, monkeypatch):
-    broken = script(tmp_path / "broken", "echo 'as: not found' >&2\nexit 1")
-    kernel = kernel_file.parse(ROOT / "kernels" / "cpu" / "01_naive_ijk.c")
-    configurations = list(kernel.expand({}, ["float32"]))
-    monkeypatch.setattr(compilers, "cc", lambda: (broken,))
-    with pytest.raises(
-        InputError,
-        match="refuses an empty kernel too, so it says nothing of cpu/01_naive_ijk: as: not found",
-    ):
-        compiling.compile_kernel(kernel, configurations, "cpu-x", tmp_path / "build", 1)
+def use_as_cc(monkeypatch, path, script):
+    """Write a script, and use it as the C compiler."""
+    written(path, f"#!/bin/sh\n{script}\n", 0o755)
+    monkeypatch.setattr(compilers, "cc", lambda: (str(path),))
+
+
+def test_a_compiler_that_refuses_everything_is_not_the_kernels_fault(folder, monkeypatch):
+    use_as_cc(monkeypatch, folder / "broken", "echo 'as: not found' >&2\nexit 1")
+    message = "refuses an empty kernel too, so it says nothing of cpu/20_test: as: not found"
+    with pytest.raises(InputError, match=message):
+        build(folder, c_kernel("t", ""), "cpu/20_test.c")
 
 
 def test_what_a_compiler_says_is_printable_and_bounded():
@@ -322,30 +295,20 @@ def test_what_a_compiler_says_is_printable_and_bounded():
     assert len(str(compilers._refusal(("x" * 99 + "\n") * 99))) == 4000
 
 
-def compiled_under_a_limit(kernel, build):
-    rows = compiling.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "here", build, 1)
-    return rows, resource.getrlimit(resource.RLIMIT_CPU)
+def built_under_a_limit(folder):
+    return build(folder, c_kernel("a", ""), "cpu/a.c"), resource.getrlimit(resource.RLIMIT_CPU)
 
 
 @pytest.mark.slow
-def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypatch):
-    endless = script(
-        tmp_path / "endless", "case $PWD in *stop*) exit 1;; esac\nwhile :; do :; done"
-    )
-    monkeypatch.setattr(compilers, "cc", lambda: (endless,))
+def test_a_compiler_that_computes_for_ever_is_stopped(folder, monkeypatch):
+    use_as_cc(monkeypatch, folder / "endless", "while :; do :; done")
     monkeypatch.setattr(compilers, "COMPILE_SECONDS", 1)
     monkeypatch.setattr(compiling, "_check_compiler", lambda *_: None)
-    path = folder / "kernels" / "cpu" / "a.c"
-    path.write_text(c_kernel("a", ""))
     # what a process has computed is added to the limit: in one that has computed for nothing yet
     with get_context("fork").Pool(1) as pool:
-        (row,), after = pool.apply(
-            compiled_under_a_limit, (kernel_file.parse(path), folder / "build")
-        )
-    assert (row.status, row.reason) == (
-        "compile_error",
-        "the compiler ended with status -24 and no word",
-    )
+        (row,), after = pool.apply(built_under_a_limit, (folder,))
+    assert row.status == "compile_error"
+    assert row.reason == "the compiler ended with status -24 and no word"
     assert after == resource.getrlimit(resource.RLIMIT_CPU)
 
 
@@ -359,8 +322,6 @@ NUMBERS = (
     "static const double many[] = {MANY(MANY(MANY(MANY(MANY(MANY(MANY(1)))))))};\n"
 )
 """2^26 classes, and 2^28 numbers: some 10 GB each."""
-
-
 HUNGRY_C = c_kernel("t", "C[0] = many[M];").replace("---*/", "---*/\n" + NUMBERS, 1)
 HUNGRY_CU = cuda_kernel("t", "C[0] = S<26, 1>::v;").replace('extern "C"', CLASSES + 'extern "C"', 1)
 
@@ -377,7 +338,7 @@ HUNGRY_CU = cuda_kernel("t", "C[0] = S<26, 1>::v;").replace('extern "C"', CLASSE
 def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, name, text, build_with):
     monkeypatch.setattr(compilers, "COMPILE_BYTES", 1 << 29)
     before = resource.getrlimit(resource.RLIMIT_AS)
-    row, *_ = build(folder, name, text.replace("[8, 16]", "[8]"), builds=[build_with])
+    row, *_ = build(folder, text.replace("[8, 16]", "[8]"), name, builds=[build_with])
     assert row.status == "compile_error"
     asked = row.reason.startswith("the compiler may use 0.5 GiB of memory, and asked for more: ")
     # by what it wants the memory for that it does not get
@@ -425,14 +386,12 @@ def collect(kernel, arch, folder, item):
     return SimpleNamespace(status="compiled", freed=gc.collect())
 
 
-def test_a_child_does_not_free_what_its_parent_made(tmp_path, monkeypatch):
-    kernel = kernel_file.discover(ROOT)["cpu/01_naive_ijk"]
-    configuration = next(configuration for configuration, _ in kernel.expand({}, ["float32"]))
+def test_a_child_does_not_free_what_its_parent_made(folder, monkeypatch):
     monkeypatch.setattr(compiling, "_compile_or_reuse", collect)
     gc.disable()
     try:
         OnTheDevice()
-        rows = compiling.compile_kernel(kernel, [(configuration, "")] * 2, "here", tmp_path, 2)
+        rows = build(folder, TEXT, workers=2)
     finally:
         gc.enable()
     assert [row.status for row in rows] == ["compiled"] * 2

@@ -112,7 +112,7 @@ def test_parameters_and_threads_are_read_on_every_architecture(arch):
     text = before + f"{GEMM}(char a, double b, int* c) {{ *c = f(b, a); }}".replace(
         "void", "void __launch_bounds__(96)"
     )
-    functions = interface.functions(compilers._nvcc(text, arch, ROOT)[0])
+    functions = interface.functions(compilers.compile_source("nvcc", text, arch, ROOT)[0])
     assert list(functions) == ["gemm"]
     assert sorted(functions["gemm"].parameters.items()) == [(0, (0, 1)), (1, (8, 8)), (2, (16, 8))]
     assert (functions["gemm"].largest_block, functions["gemm"].exact_block) == ((96, 1, 1), ())

@@ -105,8 +105,11 @@ def test_the_densest_loop_is_found():
 def compiled(name, element_type="float32", **parameters):
     kernel = discover(ROOT)[f"cuda/{name}"]
     configuration = Configuration(element_type, tuple((kernel.parameters | parameters).items()))
-    return compilers._nvcc(
-        kernel.source(configuration), kernel.architecture or "sm_90", ROOT / "kernels" / "include"
+    return compilers.compile_source(
+        "nvcc",
+        kernel.source(configuration),
+        kernel.architecture or "sm_90",
+        ROOT / "kernels" / "include",
     )[0]
 
 

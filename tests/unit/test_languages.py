@@ -170,10 +170,10 @@ def library(tmp_path, monkeypatch):
 
     def compiler(source, arch, include, options):
         asked.append(options)
-        return compilers._ptxas(PTX, arch, include)
+        return compilers.compile_source("ptxas", PTX, arch, include)
 
-    monkeypatch.setattr(compile, "_nvcc", compiler)
-    monkeypatch.setattr(compile, "_nvrtc", compiler)
+    for name in ("nvcc", "nvrtc"):
+        monkeypatch.setitem(compilers.COMPILERS, name, compiler)
     return metadata, asked
 
 

@@ -95,14 +95,10 @@ STAGES = list(stages())
 def test_every_stage_gets_the_message_of_the_page(
     text, message, tmp_path, monkeypatch, capsys, gpus
 ):
-    simulated_nvcc = compile._nvcc
-
-    def nvcc(source, arch, include, options=()):
+    def compile_source(compiler, source, arch, include, options=()):
         if "/*---" not in source:  # the pipeline's own code
-            return simulated_nvcc(source, arch, include, options)
-        with monkeypatch.context() as real:
-            real.setattr(compilers, "simulated", lambda: None)
-            built, usage = compilers._nvcc(source, arch, include, options)
+            return compilers.compile_source(compiler, source, arch, include, options)
+        built, usage = compilers.COMPILERS[compiler](source, arch, include, options)
         library = tmp_path / f"{digest(source)}.so"
         command = [
             *toolchain.cc(),
@@ -116,7 +112,7 @@ def test_every_stage_gets_the_message_of_the_page(
 
     stay_in_process(monkeypatch)
     trials = Trials(tmp_path / "root", monkeypatch, capsys)
-    monkeypatch.setattr(compile, "_nvcc", nvcc)
+    monkeypatch.setattr(compile, "compile_source", compile_source)
     monkeypatch.setitem(sys.modules, "test_bring_your_kernel", sys.modules[__name__])
     (trials.root / "kernels" / "cuda" / "mine.cu").write_text(text)
     code = 0 if not message else 1 if text.startswith("/*---") else 2

@@ -16,37 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from ladder.compiling import cubin, interface, issue_model
-from ladder.compiling.compilers import (
-    CompileError,
-    _cc,
-    _limited,
-    _load,
-    _nvcc,
-    _nvrtc,
-    _ptxas,
-    _triton,
-)
-from ladder.compiling.toolchain import (
-    CPU_FLAGS,
-    NVCC_FLAGS,
-    NVRTC_FLAGS,
-    PTXAS_FLAGS,
-    include_folders,
-    versions,
-)
+from ladder.compiling.compilers import CompileError, compile_source
+from ladder.compiling.toolchain import COMPILER, FLAGS, include_folders, versions
 from ladder.core import clock
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.model.kernel import Configuration, Kernel
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
-FLAGS = {
-    "nvcc": NVCC_FLAGS,
-    "nvrtc": NVRTC_FLAGS,
-    "ptxas": PTXAS_FLAGS,
-    "triton": PTXAS_FLAGS,
-    "cc": CPU_FLAGS,
-}
 LINE_SECONDS = 10.0
 """Seconds between two lines of progress."""
 
@@ -124,8 +101,6 @@ def compile_kernel(
     if workers == 1 or len(configurations) == 1:
         rows = [job(item) for item in configurations]
     else:
-        for compiler in {kernel.compiler(configuration) for configuration, _ in configurations}:
-            _load(compiler)  # once here, or each process would load it again
         # fork, because a spawned child would import the main module, which under Snakemake is the
         # whole job script
         context = get_context("fork")
@@ -156,13 +131,26 @@ def _check_compiler(kernel: Kernel, arch: str) -> None:
     """Raise `InputError` if an empty kernel does not compile either: then the kernel is not at
     fault.
     """
-    include = kernel.path.absolute().parents[1] / "include"
     try:
-        {"cuda": _nvcc, "cpu": _cc}[kernel.kind](EMPTY[kernel.kind], arch, include)
+        compile_source(COMPILER[kernel.kind], EMPTY[kernel.kind], arch, _include(kernel))
     except CompileError as error:
         raise InputError(
             f"the compiler refuses an empty kernel too, so it says nothing of {kernel.id}: {error}"
         ) from None
+
+
+def _include(kernel: Kernel) -> Path:
+    """Return the folder of the headers, absolute, because the compilers run in their own folders."""
+    return kernel.path.absolute().parents[1] / "include"
+
+
+def _unmet(kernel: Kernel, arch: str) -> str:
+    """Return what a kernel needs that an architecture does not have, or ""."""
+    if kernel.architecture and capability(arch) != capability(kernel.architecture):
+        return f"needs architecture {kernel.architecture}"
+    if kernel.kind == "cuda" and capability(arch) < kernel.compute_capability:
+        return f"needs compute capability {kernel.compute_capability}"
+    return ""
 
 
 def _compile_or_reuse(
@@ -178,25 +166,13 @@ def _compile_or_reuse(
     }
     if objection:
         return Resource(**row, status="skipped", reason=objection)
-    if kernel.architecture and capability(arch) != capability(kernel.architecture):
-        return Resource(
-            **row, status="not_supported", reason=f"needs architecture {kernel.architecture}"
-        )
+    if reason := _unmet(kernel, arch):
+        return Resource(**row, status="not_supported", reason=reason)
     row["arch"] = arch = kernel.architecture or arch
-    if kernel.kind == "cuda" and capability(arch) < kernel.compute_capability:
-        return Resource(
-            **row,
-            status="not_supported",
-            reason=f"needs compute capability {kernel.compute_capability}",
-        )
     try:
         folders = include_folders(kernel)
     except InputError as error:
         return Resource(**row, status="not_supported", reason=str(error))
-    binary, note = (
-        folder / f"{configuration.slug}{SUFFIX[kernel.kind]}",
-        folder / f"{configuration.slug}.json",
-    )
     source = kernel.source(configuration)
     compiler, options = kernel.compiler(configuration), configuration.options
     row |= {
@@ -204,47 +180,26 @@ def _compile_or_reuse(
         "version": versions(kernel, compiler),
         "options": " ".join(options),
     }
-    key = digest(
-        [
-            source,
-            kernel.digest,
-            arch,
-            FLAGS[compiler],
-            row,
-            [field.name for field in fields(Resource)],
-        ]
-    )
+    columns = [field.name for field in fields(Resource)]
+    key = digest([source, kernel.digest, arch, FLAGS[compiler], row, columns])
+    binary = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}"
+    note = folder / f"{configuration.slug}.json"
     if note.exists() and binary.exists():
         made = json.loads(note.read_text())
-        if (
-            made["key"] == key
-            and made["row"]["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest()
-        ):
+        found = hashlib.sha256(binary.read_bytes()).hexdigest()
+        if (made["key"], made["row"]["sha256"]) == (key, found):
             return Resource(**made["row"])
-    start = time.perf_counter()
-    # absolute, because the compilers run in their own folders
-    include = kernel.path.absolute().parents[1] / "include"
-    libraries = [f"-I{folder}" for folder in folders]
+    options += [f"-I{folder}" for folder in folders]
     # the functions of such headers are host functions too, which NVRTC refuses
-    if libraries and compiler == "nvrtc":
-        libraries.append("-default-device")
+    if folders and compiler == "nvrtc":
+        options.append("-default-device")
+    start = time.perf_counter()
     try:
-        with _limited():
-            built, usage = {
-                "nvcc": _nvcc,
-                "nvrtc": _nvrtc,
-                "ptxas": _ptxas,
-                "triton": _triton,
-                "cc": _cc,
-            }[compiler](source, arch, include, [*options, *libraries])
+        built, usage = compile_source(compiler, source, arch, _include(kernel), options)
         interface.check(kernel, configuration, built, usage.pop("dynamic_shared", 0))
     except CompileError as error:
-        return Resource(
-            **row,
-            status="compile_error",
-            reason=str(error),
-            seconds=round(time.perf_counter() - start, 3),
-        )
+        seconds = round(time.perf_counter() - start, 3)
+        return Resource(**row, status="compile_error", reason=str(error), seconds=seconds)
     modelled = arch.startswith(issue_model.MODELLED) and not cubin.uses_tensor_cores(built)
     resource = Resource(
         **row,
@@ -265,12 +220,11 @@ def compile_support(kind: str, arch: str) -> bytes:
     `InputError` if the compiler refuses it.
     """
     folder = Path(__file__).resolve().parents[1] / "devices"
-    compiler, name = (_nvcc, "support.cu") if kind == "cuda" else (_cc, "support.c")
-    arch = (
-        "sm_90a" if arch == "sm_90" else arch
-    )  # the same devices; wgmma, which measures the tensor cores' peak, is only in sm_90a
+    name = {"cuda": "support.cu", "cpu": "support.c"}[kind]
+    if arch == "sm_90":
+        arch = "sm_90a"  # the same devices; only it has wgmma, by which the tensor cores are timed
     try:
-        return compiler((folder / name).read_text(), arch, folder)[0]
+        return compile_source(COMPILER[kind], (folder / name).read_text(), arch, folder)[0]
     except CompileError as error:
         raise InputError(
             f"the compiler refuses the pipeline's own {name}, which compiles elsewhere: {error}"

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,18 +22,7 @@ from typing import Any
 import psutil
 
 from ladder.compiling import triton_child
-from ladder.compiling.toolchain import (
-    CPU_FLAGS,
-    NVCC_FLAGS,
-    NVRTC_FLAGS,
-    PTXAS_FLAGS,
-    TRITON,
-    cc,
-    compiler_version,
-    environment,
-    nvcc,
-    ptxas,
-)
+from ladder.compiling.toolchain import FLAGS, TRITON, cc, environment, nvcc, ptxas
 from ladder.core.errors import InputError, plain
 from ladder.devices.simulation import simulated
 
@@ -75,13 +64,23 @@ class CompileError(Exception):
     """The compiler refused the source; the message is the compiler's."""
 
 
-def _load(compiler: str) -> None:
-    """Cache the compiler's version and, for NVRTC, load the library into this process."""
-    compiler_version(compiler)
-    if compiler == "nvrtc" and not simulated():
-        from cuda.bindings import nvrtc
+Built = tuple[bytes, dict[str, Any]]
+"""A binary, and the resources that its compiler reported: fields of `compile.Resource`."""
 
-        nvrtc.nvrtcVersion()
+
+def compile_source(
+    compiler: str, source: str, arch: str, include: Path, options: Sequence[str] = ()
+) -> Built:
+    """Return what one of `COMPILERS` makes of a source. `include` is the folder of the headers.
+
+    Simulated GPUs take the place of CUDA's compilers. Raises `CompileError` if the compiler refuses
+    the source, and `InputError` if the machine cut it off.
+    """
+    if compiler != "cc" and (gpus := simulated()):
+        built: Built = gpus.compile(source)
+        return built
+    with _limited():
+        return COMPILERS[compiler](source, arch, include, options)
 
 
 @contextlib.contextmanager
@@ -124,105 +123,75 @@ def _limited() -> Iterator[None]:
             resource.setrlimit(kind, limits)
 
 
-def _nvcc(
-    source: str, arch: str, include: Path, options: Sequence[str] = ()
-) -> tuple[bytes, dict[str, Any]]:
-    """Return the cubin, made by PyCUDA's compiler, and the resources that ptxas reported."""
-    if gpus := simulated():
-        built: tuple[bytes, dict[str, Any]] = gpus.compile(source)
-        return built
+def _nvcc(source: str, arch: str, include: Path, options: Sequence[str]) -> Built:
+    """Return the cubin, made by PyCUDA's compiler, and the resources that ptxas reported.
+
+    PyCUDA passes nvcc's output on only in a warning, or in an error that needs libcuda, and on an
+    error it leaves its own folder behind. So it runs a script that records both.
+    """
     from pycuda import compiler
 
     folders = [str(include), *(option[2:] for option in options if option.startswith("-I"))]
-    options = [
-        *NVCC_FLAGS,
-        *(option for option in options if not option.startswith("-I")),
-        "-arch",
-        arch,
-    ]
+    others = [option for option in options if not option.startswith("-I")]
     with tempfile.TemporaryDirectory() as scratch:
-        record = _Record(Path(scratch), folders)
+        record = Path(scratch)
+        program, output, worked_in = (record / name for name in ("nvcc", "output", "folder"))
+        program.write_text(_script(record, folders))
+        program.chmod(0o700)
+        for path in (output, worked_in):
+            path.touch()
         try:
             cubin: bytes = compiler.compile_plain(
-                source, options, keep=False, nvcc=str(record.program), cache_dir=None
+                source,
+                [*FLAGS["nvcc"], *others, "-arch", arch],
+                keep=False,
+                nvcc=str(program),
+                cache_dir=None,
             )
         # PyCUDA's CompileError, or an error on importing it: it needs libcuda, which may be absent
         except Exception as error:
-            status, printed = record.status(), record.output() or getattr(error, "stderr", "")
-            if not status and not printed:
+            printed = output.read_text(errors="replace") or getattr(error, "stderr", "")
+            if not printed:
                 raise
-            raise _refusal(printed or f"nvcc ended with status {status} and no word") from None
+            raise _refusal(printed) from None
         finally:
-            record.remove_folder()
-        return cubin, parse_ptxas(record.output())
+            shutil.rmtree(worked_in.read_text(), ignore_errors=True)
+        return cubin, parse_ptxas(output.read_text(errors="replace"))
 
 
-class _Record:
-    """A script that runs nvcc and records its output, its exit status and its working folder.
+def _script(record: Path, folders: Sequence[str]) -> str:
+    """Return a script that runs nvcc, and writes what nvcc prints and its working folder to files
+    in `record`.
 
-    PyCUDA passes nvcc's output on only in a warning, or in an error that needs libcuda. On an error
-    it leaves its own folder behind. nvcc passes paths through a shell and splits them at commas. So
-    the script links the toolkit and the folders to include into that folder, by names that are
-    plain whatever the paths of the checkout and of TMPDIR are.
+    nvcc passes paths through a shell and splits them at commas. So the script links the toolkit and
+    the folders to include into its working folder, by names that are plain whatever the paths of
+    the checkout and of TMPDIR are.
     """
-
-    def __init__(self, folder: Path, includes: Sequence[str]) -> None:
-        self.folder, self.program = folder, folder / "nvcc"
-        here, passed = (
-            shlex.quote(str(folder)),
-            shlex.join(f"{name}={value}" for name, value in environment().items()),
-        )
-        links = {f"include{number or ''}": path for number, path in enumerate(includes)}
-        lines = [
-            f"ln -s {shlex.quote(path)} {name}"
-            for name, path in {**links, "toolkit": str(Path(nvcc()).parents[1])}.items()
-        ]
-        options = " ".join(f"-I{name}" for name in links)
-        self.program.write_text(
-            "\n".join(
-                [
-                    "#!/bin/sh",
-                    f"pwd > {here}/folder",
-                    *lines,
-                    f'env -i {passed} TMPDIR=. toolkit/bin/nvcc {options} "$@" > {here}/output 2>&1',
-                    "status=$?",
-                    f"echo $status > {here}/status",
-                    "exit $status\n",
-                ]
-            )
-        )
-        self.program.chmod(0o700)
-
-    def _read(self, name: str) -> str:
-        path = self.folder / name
-        return path.read_text(errors="replace") if path.exists() else ""
-
-    def output(self) -> str:
-        """Return all that nvcc printed."""
-        return self._read("output")
-
-    def status(self) -> int:
-        """Return the exit status of nvcc, or 0 if it did not run."""
-        return int(self._read("status") or 0)
-
-    def remove_folder(self) -> None:
-        """Remove nvcc's working folder if PyCUDA has not."""
-        if worked_in := self._read("folder").rstrip("\n"):
-            shutil.rmtree(worked_in, ignore_errors=True)
+    links = {f"include{number or ''}": path for number, path in enumerate(folders)}
+    options = " ".join(f"-I{name}" for name in links)
+    links["toolkit"] = str(Path(nvcc()).parents[1])
+    passed = shlex.join(f"{name}={value}" for name, value in environment().items())
+    return f"""#!/bin/sh
+record={shlex.quote(str(record))}
+printf %s "$PWD" > "$record/folder"
+{"".join(f"ln -s {shlex.quote(path)} {name}; " for name, path in links.items())}
+env -i {passed} TMPDIR=. toolkit/bin/nvcc {options} "$@" > "$record/output" 2>&1
+status=$?
+[ $status = 0 -o -s "$record/output" ] || echo "nvcc ended with status $status and no word" > "$record/output"
+exit $status
+"""
 
 
-def _nvrtc(
-    source: str, arch: str, include: Path, options: Sequence[str] = ()
-) -> tuple[bytes, dict[str, Any]]:
+def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str]) -> Built:
     """Compile like `_nvcc`, with NVRTC. The library runs in its own process, so that a crash ends
     nothing else.
     """
-    if simulated():
-        return _nvcc(source, arch, include, options)
-    _load("nvrtc")  # here, so that every child has it
+    from cuda.bindings import nvrtc
+
+    nvrtc.nvrtcVersion()  # loads the library here, so that every child has it
     toolkit = Path(nvcc()).parents[1] / "include"
     options = [
-        *NVRTC_FLAGS,
+        *FLAGS["nvrtc"],
         *options,
         f"--gpu-architecture={arch}",
         *(f"-I{folder}" for folder in (include, toolkit, toolkit / "cccl")),
@@ -236,15 +205,12 @@ def _nvrtc(
         childs_end.close()
         try:
             cubin, log = parents_end.recv()
+            child.join()
         except EOFError:
             child.join()
             errors.seek(0)
-            cubin, log = (
-                b"",
-                "NVRTC died due to signal "
-                f"{-(child.exitcode or 0)}\n{errors.read().decode(errors='replace')}",
-            )
-        child.join()
+            printed = errors.read().decode(errors="replace")
+            cubin, log = b"", f"NVRTC died due to signal {-(child.exitcode or 0)}\n{printed}"
     if not cubin:
         raise _refusal(log)
     return cubin, parse_ptxas(log)
@@ -279,20 +245,14 @@ def _nvrtc_child(connection: Connection, errors: int, source: str, options: Sequ
     connection.send((bytes(cubin), log.decode(errors="replace").rstrip("\0") or str(result)))
 
 
-def _ptxas(
-    source: str, arch: str, include: Path, options: Sequence[str] = ()
-) -> tuple[bytes, dict[str, Any]]:
+def _ptxas(source: str, arch: str, include: Path, options: Sequence[str]) -> Built:
     """Return the cubin that the assembler makes of PTX, and the resources that it reports."""
-    if simulated():
-        return _nvcc(source, arch, include, options)
-    command = [ptxas(), *PTXAS_FLAGS, *options, f"-arch={arch}", "kernel.ptx", "-o", "made"]
+    command = [ptxas(), *FLAGS["ptxas"], *options, f"-arch={arch}", "kernel.ptx", "-o", "made"]
     cubin, output = _run(command, "kernel.ptx", source)
     return cubin, parse_ptxas(output)
 
 
-def _triton(
-    source: str, arch: str, include: Path, options: Sequence[str] = ()
-) -> tuple[bytes, dict[str, Any]]:
+def _triton(source: str, arch: str, include: Path, options: Sequence[str]) -> Built:
     """Return the cubin of a Triton kernel, the resources, and `dynamic_shared`, the bytes of shared
     memory that it needs.
 
@@ -327,13 +287,20 @@ def _triton(
     return binary, usage | {"dynamic_shared": output["shared"]}
 
 
-def _cc(
-    source: str, arch: str, include: Path, options: Sequence[str] = ()
-) -> tuple[bytes, dict[str, Any]]:
+def _cc(source: str, arch: str, include: Path, options: Sequence[str]) -> Built:
     """Return the shared object, made for this machine's CPU, and no resources."""
-    return _run(
-        [*cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "made"], "kernel.c", source
-    )[0], {}
+    command = [*cc(), *FLAGS["cc"], *options, f"-I{include}", "kernel.c", "-o", "made"]
+    return _run(command, "kernel.c", source)[0], {}
+
+
+COMPILERS: dict[str, Callable[[str, str, Path, Sequence[str]], Built]] = {
+    "nvcc": _nvcc,
+    "nvrtc": _nvrtc,
+    "ptxas": _ptxas,
+    "triton": _triton,
+    "cc": _cc,
+}
+"""The functions that make a binary of a source, by the names of `Kernel.compiler`."""
 
 
 def _run(command: Sequence[str], name: str, source: str) -> tuple[bytes, str]:

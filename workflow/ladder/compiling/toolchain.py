@@ -21,10 +21,15 @@ from ladder.model.kernel import Kernel
 
 DEFAULT_ARCHITECTURE = "sm_90"
 """The architecture of CUDA kernels if there is no GPU and the campaign says `auto`."""
-CPU_FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fopenmp", "-shared", "-fPIC")
-NVCC_FLAGS = ("-std=c++17", "-O3", "-Xptxas", "-v")
-PTXAS_FLAGS = ("-O3", "-v")
-NVRTC_FLAGS = ("-std=c++17", "--ptxas-options=-v")
+_ASSEMBLER_FLAGS = ("-O3", "-v")
+FLAGS = {
+    "nvcc": ("-std=c++17", "-O3", "-Xptxas", "-v"),
+    "nvrtc": ("-std=c++17", "--ptxas-options=-v"),
+    "ptxas": _ASSEMBLER_FLAGS,
+    "triton": _ASSEMBLER_FLAGS,
+    "cc": ("-O3", "-march=native", "-std=gnu11", "-fopenmp", "-shared", "-fPIC"),
+}
+"""The arguments of each compiler for every kernel. ptxas assembles what Triton makes."""
 PASSED = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 """The environment variables that compilers and workers see, and no others.
 
