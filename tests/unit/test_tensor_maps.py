@@ -1,16 +1,12 @@
 """Tensor maps: what a header describes, what is refused, and what the driver is asked to encode."""
 
-import struct
-
 import pytest
 from cuda.bindings import driver
 from ladder.core.errors import InputError
-from ladder.devices.base import Refused
-from ladder.devices.tensor_maps import encoded
 from ladder.model import kernel_file
 from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
-from ladder.model.tensor_map import TensorMap
+from ladder.model.tensor_map import MAP_BYTES, TensorMap, encoded
 from planted import written
 
 HEADER = """/*---
@@ -29,10 +25,8 @@ tensor_maps:
 MAPS = """  - {of: A, box: [64, BM], swizzle: 128}
   - {of: C, box: [32, 16], swizzle: 64}
   - {of: workspace, at: 16, width: K, height: M - 1, pitch: pitch, box: [64, BM], swizzle: 128}"""
-HALF, DEVICE = (
-    Configuration("float16", (("BM", 64),)),
-    {"sm_count": 4, "shared_memory_per_block": 1, "clusters_of_4": 1},
-)
+HALF = Configuration("float16", (("BM", 64),))
+DEVICE = {"sm_count": 4, "shared_memory_per_block": 1, "clusters_of_4": 1}
 
 
 def parse(folder, maps=MAPS):
@@ -40,8 +34,8 @@ def parse(folder, maps=MAPS):
     return kernel_file.parse(path)
 
 
-def given(m=100, n=40, k=72, **more):
-    return Problem(m, n, k, "float16", **more).names() | DEVICE
+def given(**layout):
+    return Problem(100, 40, 72, "float16", **layout).names() | DEVICE
 
 
 def test_a_map_describes_an_operand_or_a_part_of_the_workspace(tmp_path):
@@ -55,118 +49,91 @@ def test_a_map_describes_an_operand_or_a_part_of_the_workspace(tmp_path):
     assert {"of": "A", "box": [64, "BM"], "swizzle": 128} in kernel.geometry
 
 
+@pytest.mark.parametrize("layout", [{"padding": "1,0,0"}, {"offset": "4,0,0"}])
+def test_operands_need_aligned_rows_but_c_does_not(tmp_path, layout):
+    kernel = parse(tmp_path)
+    reason = "tensor_maps[0]: needs rows of A that begin at multiples of 16 bytes"
+    assert kernel.unmet_need(HALF, given(**layout)) == reason
+    # nothing is said of B, and C does without
+    assert kernel.unmet_need(HALF, given(offset="8,1,3", padding="8,1,1")) == ""
+
+
 @pytest.mark.parametrize(
-    ("changed", "reason"),
+    ("old", "new", "reason"),
     [
+        ("[64, BM]", "[64, 5 * BM]", "[0]: box: got 64 x 320 elements; expected 1 to 256 each way"),
         (
-            {"padding": "1,0,0"},
-            "tensor_maps[0]: needs rows of A that begin at multiples of 16 bytes",
+            "[64, BM]",
+            "[72, BM]",
+            "[0]: box: got rows of 144 bytes; expected a multiple of 16, at most the 128 bytes",
         ),
+        ("[32, 16]", "[4, 16]", "[1]: box: got rows of 8 bytes; expected a multiple of 16"),
+        ("swizzle: 128", "swizzle: BM + 1", "[0]: swizzle: got 65; expected 0, 32, 64, 128"),
         (
-            {"offset": "4,0,0"},
-            "tensor_maps[0]: needs rows of A that begin at multiples of 16 bytes",
+            "at: 16",
+            "at: 160",
+            "[2]: got bytes 160 to 14416 of the workspace; expected at most its 14400",
         ),
-        ({"offset": "8,1,3", "padding": "8,1,1"}, ""),  # nothing is said of B, and C does without
+        ("pitch: pitch", "pitch: 136", "[2]: got rows of 144 bytes, 136 apart, from byte 16 on"),
+        ("at: 16", "at: 8", "from byte 8 on; expected them apart, by multiples of 16"),
     ],
 )
-def test_operands_need_aligned_rows_but_c_does_not(tmp_path, changed, reason):
-    assert parse(tmp_path).unmet_need(HALF, given(**changed)) == reason
+def test_what_cannot_be_encoded_is_not_supported_and_says_why(tmp_path, old, new, reason):
+    unmet = parse(tmp_path, MAPS.replace(old, new)).unmet_need(HALF, given())
+    assert unmet.startswith("tensor_maps[")
+    assert reason in unmet
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("old", "new", "reason"),
     [
+        ("of: A", "of: D", 'tensor_maps[0].of: got "D"; expected A, B, C or workspace'),
         (
-            ("[64, BM]", "[64, 5 * BM]"),
-            "tensor_maps[0]: box: got 64 x 320 elements; expected 1 to 256 each way",
-        ),
-        (
-            ("[64, BM]", "[72, BM]"),
-            "tensor_maps[0]: box: got rows of 144 bytes; expected a multiple of 16, at most the "
-            "128 bytes",
-        ),
-        (
-            ("[32, 16]", "[4, 16]"),
-            "tensor_maps[1]: box: got rows of 8 bytes; expected a multiple of 16",
-        ),
-        (
-            ("swizzle: 128", "swizzle: BM + 1"),
-            "tensor_maps[0]: swizzle: got 65; expected 0, 32, 64, 128",
-        ),
-        (
-            ("at: 16", "at: 160"),
-            "tensor_maps[2]: got bytes 160 to 14416 of the workspace; expected at most its 14400",
-        ),
-        (
-            ("pitch: pitch", "pitch: 136"),
-            "tensor_maps[2]: got rows of 144 bytes, 136 apart, from byte 16 on",
-        ),
-        (("at: 16", "at: 8"), "from byte 8 on; expected them apart, by multiples of 16"),
-    ],
-)
-def test_what_cannot_be_encoded_is_not_supported_and_says_why(tmp_path, change, reason):
-    assert reason in parse(tmp_path, MAPS.replace(*change)).unmet_need(HALF, given())
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (("of: A", "of: D"), 'tensor_maps[0].of: got "D"; expected A, B, C or workspace'),
-        (
-            ("box: [64, BM]", "box: [64]"),
+            "box: [64, BM]",
+            "box: [64]",
             "tensor_maps[0].box: got [64]; expected a list of two expressions",
         ),
         (
-            ("box: [64, BM]", "box: [64, BK]"),
+            "box: [64, BM]",
+            "box: [64, BK]",
             "tensor_maps[0].box: expression `BK`: unknown name BK",
         ),
         (
-            ("of: A", "of: A, at: 4"),
+            "of: A",
+            "of: A, at: 4",
             "tensor_maps[0].at: got 4; expected the key in maps of the workspace only",
         ),
-        (("at: 16, ", ""), "tensor_maps[2]: missing key at"),
+        ("at: 16, ", "", "tensor_maps[2]: missing key at"),
     ],
 )
-def test_a_bad_map_is_named(tmp_path, change, reason):
+def test_a_bad_map_is_named(tmp_path, old, new, reason):
     with pytest.raises(InputError) as error:
-        parse(tmp_path, MAPS.replace(*change, 1))
+        parse(tmp_path, MAPS.replace(old, new, 1))
     assert reason in str(error.value)
 
 
 def test_the_driver_is_asked_for_rows_and_boxes_in_its_order(monkeypatch):
-    asked = []
+    asked, answer = [], [driver.CUresult.CUDA_SUCCESS, driver.CUtensorMap()]
 
     def encode(*arguments):
         asked.append(arguments)
-        return driver.CUresult.CUDA_SUCCESS, driver.CUtensorMap()
+        return answer
 
     monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", encode)
-    tensor_map = TensorMap("workspace", 64, 72, 99, 144, (64, 32), 128)
     encoded.cache_clear()
-    assert len(encoded(tensor_map, "float16", 1088)) == struct.calcsize("16Q")
-    kind, rank, address, extents, pitches, box, steps, _, swizzle, *_ = asked[0]
-    assert (kind, rank, address) == (
-        driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        2,
-        1088,
-    )
-    assert [list(map(int, values)) for values in (extents, pitches, box, steps)] == [
+    described = TensorMap("workspace", 64, 72, 99, 144, (64, 32), 128)
+    assert len(encoded(described, "bfloat16", 1088)) == MAP_BYTES
+    elsewhere = TensorMap("C", 0, 8, 8, 20, (8, 8), 0, aligned=False)
+    assert encoded(elsewhere, "float16", 8192) == bytes(MAP_BYTES)
+    ((kind, rank, address, *extents, _, swizzle, _, _),) = asked
+    assert (kind.name, rank, address) == ("CU_TENSOR_MAP_DATA_TYPE_BFLOAT16", 2, 1088)
+    assert [[int(extent) for extent in each] for each in extents] == [
         [72, 99],
         [144],
         [64, 32],
         [1, 1],
     ]
     assert swizzle == driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
-    assert encoded(TensorMap("C", 0, 8, 8, 20, (8, 8), 0, aligned=False), "float16", 8192) == bytes(
-        128
-    )
-    assert len(asked) == 1
-    encoded(tensor_map, "bfloat16", 1088)
-    assert asked[1][0] == driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-    monkeypatch.setattr(
-        driver,
-        "cuTensorMapEncodeTiled",
-        lambda *_: (driver.CUresult.CUDA_ERROR_INVALID_VALUE, None),
-    )
-    with pytest.raises(Refused, match=r"does not encode TensorMap.*CUDA_ERROR_INVALID_VALUE"):
-        encoded(tensor_map, "float32", 1088)
+    answer[0] = driver.CUresult.CUDA_ERROR_INVALID_VALUE
+    with pytest.raises(ValueError, match=r"does not encode TensorMap.*CUDA_ERROR_INVALID_VALUE"):
+        encoded(described, "float32", 1088)

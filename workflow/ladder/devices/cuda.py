@@ -25,10 +25,9 @@ from ladder.devices.cuda_stream import Function, Windows, capture, clusters_at_o
 from ladder.devices.detect import check_gate, slugify
 from ladder.devices.nvml import Board, uuid_at
 from ladder.devices.operands import CANARY, audited_launch, scalars
-from ladder.devices.tensor_maps import encoded
 from ladder.model.kernel import Configuration, Kernel, LaunchShape
 from ladder.model.problem import Problem
-from ladder.model.tensor_map import MAP_BYTES
+from ladder.model.tensor_map import MAP_BYTES, encoded
 
 Map = c_char * MAP_BYTES
 MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -152,10 +151,15 @@ class Cuda(Device):
                 # looked up at every call: the workspace grows when another configuration needs more
                 memory = [] if workspace is None else [c_void_p(int(self._workspace))]
                 at = {"A": a, "B": b, "C": c, "workspace": (memory[0].value or 0) if memory else 0}
-                encoded_maps = [
-                    Map.from_buffer_copy(encoded(matrix, p.element_type, at[matrix.of] + matrix.at))
-                    for matrix in maps
-                ]
+                try:
+                    encoded_maps = [
+                        Map.from_buffer_copy(
+                            encoded(matrix, p.element_type, at[matrix.of] + matrix.at)
+                        )
+                        for matrix in maps
+                    ]
+                except ValueError as error:
+                    raise Refused("launch_error", str(error)) from None
                 for function, shape in calls:
                     function.launch(shape, self.stream, [*arguments, *memory, *encoded_maps])
 

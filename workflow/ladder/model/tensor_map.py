@@ -1,9 +1,11 @@
-"""Tensor maps: matrices and boxes that a kernel's header describes, and that the host encodes for
-the GPU's copy engine.
+"""Tensor maps: matrices and boxes that a kernel's header describes, and that the CUDA driver encodes
+for the GPU's copy engine.
 """
 
 from collections.abc import Mapping
+from ctypes import string_at
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ladder.core.expressions import Number, evaluate_int
@@ -63,8 +65,10 @@ def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorM
         evaluate_int(entry[key], names) for key in ("at", "width", "height", "pitch")
     )
     across, down = (evaluate_int(extent, names) for extent in entry["box"])
-    own = entry["of"] == "workspace"
-    aligned = own or (pitch | int(names[f"alignment_{entry['of'].lower()}"])) % PIECE == 0
+    aligned = (
+        entry["of"] == "workspace"
+        or (pitch | int(names[f"alignment_{entry['of'].lower()}"])) % PIECE == 0
+    )
     return TensorMap(
         entry["of"],
         at,
@@ -77,6 +81,36 @@ def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorM
     )
 
 
+@lru_cache(maxsize=4096)
+def encoded(matrix: TensorMap, element_type: str, address: int) -> bytes:
+    """Return the map of a matrix at `address` as kernels get it: zeros if its rows do not begin
+    where a map needs it.
+
+    Raises `ValueError` if the driver does not take the map.
+    """
+    from cuda.bindings import driver  # here, because planning does without it
+
+    if not matrix.aligned:
+        return bytes(MAP_BYTES)
+    swizzle = f"{matrix.swizzle}B" if matrix.swizzle else "NONE"
+    status, made = driver.cuTensorMapEncodeTiled(
+        driver.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{element_type.upper()}"],
+        2,
+        address,
+        [driver.cuuint64_t(extent) for extent in (matrix.width, matrix.height)],
+        [driver.cuuint64_t(matrix.pitch)],
+        [driver.cuuint32_t(extent) for extent in matrix.box],
+        [driver.cuuint32_t(1)] * 2,
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        driver.CUtensorMapSwizzle[f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"],
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise ValueError(f"tensor_maps: the driver does not encode {matrix}: {status.name}")
+    return string_at(made.getPtr(), MAP_BYTES)
+
+
 def objection(matrix: TensorMap, element_size: int, workspace: int | None) -> str:
     """Return why the host cannot encode a map, or "". `workspace` is the bytes of it, if the kernel
     has one.
@@ -84,34 +118,26 @@ def objection(matrix: TensorMap, element_size: int, workspace: int | None) -> st
     A C whose rows begin elsewhere is no obstacle: the kernel gets zeros in place of its map, and
     stores C without it.
     """
-    (across, down), row, end = (
-        matrix.box,
-        matrix.width * element_size,
-        matrix.at + (matrix.height - 1) * matrix.pitch + matrix.width * element_size,
-    )
+    across, down = matrix.box
+    row = matrix.width * element_size
+    end = matrix.at + (matrix.height - 1) * matrix.pitch + row
     if matrix.swizzle not in SWIZZLES:
         return f"swizzle: got {matrix.swizzle}; expected {', '.join(map(str, SWIZZLES))}"
     if not (1 <= across <= MOST and 1 <= down <= MOST):
         return f"box: got {across} x {down} elements; expected 1 to {MOST} each way"
-    if across * element_size % PIECE or (matrix.swizzle and across * element_size > matrix.swizzle):
+    copied = across * element_size
+    if copied % PIECE or (matrix.swizzle and copied > matrix.swizzle):
         most = f", at most the {matrix.swizzle} bytes of swizzle" if matrix.swizzle else ""
-        return (
-            f"box: got rows of {across * element_size} bytes; expected a multiple of {PIECE}{most}"
-        )
-    if matrix.of == "workspace" and (
-        min(matrix.at, matrix.width - 1, matrix.height - 1) < 0 or end > (workspace or 0)
-    ):
-        return (
-            f"got bytes {matrix.at} to {end} of the workspace; expected at most its "
-            f"{workspace or 0}"
-        )
-    if matrix.of == "workspace" and ((matrix.at | matrix.pitch) % PIECE or matrix.pitch < row):
-        return (
-            f"got rows of {row} bytes, {matrix.pitch} apart, from byte {matrix.at} on; expected "
-            f"them apart, by multiples of {PIECE}"
-        )
-    return (
-        ""
-        if matrix.aligned or matrix.of == "C"
-        else f"needs rows of {matrix.of} that begin at multiples of {PIECE} bytes"
-    )
+        return f"box: got rows of {copied} bytes; expected a multiple of {PIECE}{most}"
+    if matrix.of == "workspace":
+        room = workspace or 0
+        if min(matrix.at, matrix.width - 1, matrix.height - 1) < 0 or end > room:
+            return f"got bytes {matrix.at} to {end} of the workspace; expected at most its {room}"
+        if (matrix.at | matrix.pitch) % PIECE or matrix.pitch < row:
+            return (
+                f"got rows of {row} bytes, {matrix.pitch} apart, from byte {matrix.at} on; "
+                f"expected them apart, by multiples of {PIECE}"
+            )
+    if not matrix.aligned and matrix.of != "C":
+        return f"needs rows of {matrix.of} that begin at multiples of {PIECE} bytes"
+    return ""
