@@ -6,26 +6,20 @@ accesses outside a buffer, float4 on odd addresses and barriers that not all thr
 no half precision. **PoCL** compiles, and is fast; its version 3.1 miscompiles barriers that stand
 in a branch, even one that all threads take. Both run in a child process: a crash then is a result,
 not the end of the tests, and Oclgrind takes the place of the system's OpenCL only in a process that
-its launcher starts. PoCL takes longer to start than to compile a kernel, so its child processes are
-forks of one that has started it.
+its launcher starts.
 """
 
-import atexit
-import functools
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -159,65 +153,28 @@ def lower(
 
 
 def _lower_one(source: str, include: Path, folder: Path) -> Path:
-    names = (
-        "kernel.cu",
-        "clang.ll",
-        "flat.ll",
-        "inferred.ll",
-        "plain.ll",
-        "plain.bc",
-        "kernel.spv",
-        "kernel.bc",
+    cu, ll, bitcode, program = (
+        folder / name for name in ("kernel.cu", "kernel.ll", "plain.bc", "kernel.bc")
     )
-    cu, ll, flat, inferred, plain, bitcode, spirv, program = (folder / name for name in names)
     cu.write_text(source)
-    _call(
-        "clang-14",
-        "-x",
-        "hip",
-        "--cuda-device-only",
-        "--offload=spirv64",
-        "-nogpuinc",
-        "-nogpulib",
-        "-std=c++17",
-        "-fdeclspec",
-        "-include",
-        HERE / "cuda_spir.h",
-        f"-I{include}",
-        "-Wno-pass-failed",
-        "-O2",
-        "-g1",
-        "-mllvm",
-        "-inline-threshold=1000000",
-        "-Xclang",
-        "-dwarf-version=4",
-        "-S",
-        "-emit-llvm",
-        "-o",
-        ll,
-        cu,
+    flags = (
+        "-x hip --cuda-device-only --offload=spirv64 -nogpuinc -nogpulib -std=c++17 -fdeclspec "
+        "-Wno-pass-failed -O2 -g1 -mllvm -inline-threshold=1000000 -Xclang -dwarf-version=4 "
+        "-S -emit-llvm"
     )
-    flat.write_text(_to_opencl(ll.read_text()))
-    _call(
-        "opt-14",
-        "-enable-new-pm=0",
-        "-internalize",
-        f"-internalize-public-api-list={ENTRY}",
-        "-globaldce",
-        "-infer-address-spaces",
-        "-assume-default-is-flat-addrspace",
-        "-sroa",
-        "-instcombine",
-        "-dce",
-        "-S",
-        flat,
-        "-o",
-        inferred,
+    header = HERE / "cuda_spir.h"
+    _call("clang-14", *flags.split(), "-include", header, f"-I{include}", "-o", ll, cu)
+    ll.write_text(_to_opencl(ll.read_text()))
+    passes = (
+        f"-enable-new-pm=0 -internalize -internalize-public-api-list={ENTRY} -globaldce "
+        "-infer-address-spaces -assume-default-is-flat-addrspace -sroa -instcombine -dce -S"
     )
-    plain.write_text(_to_spirv(inferred.read_text()))
-    _call("opt-14", "-enable-new-pm=0", "-dce", plain, "-o", bitcode)
+    _call("opt-14", *passes.split(), ll, "-o", ll)
+    ll.write_text(_to_spirv(ll.read_text()))
+    _call("opt-14", "-enable-new-pm=0", "-dce", ll, "-o", bitcode)
     # Through SPIR-V and back: this gives the built-in functions and the kernel the form that OpenCL
     # 1.2 expects.
+    spirv = folder / "kernel.spv"
     _call("llvm-spirv-14", bitcode, "-o", spirv)
     _call("llvm-spirv-14", "-r", "--spirv-target-env=CL1.2", spirv, "-o", program)
     return program
@@ -266,173 +223,65 @@ def run(
         )
         for i, (_, *arrays) in enumerate(launches):
             np.savez(folder / f"in{i}.npz", **dict(zip("ABC", arrays, strict=True)))
-        status, text = _in_pocl(folder) if tool == "pocl" else _in_oclgrind(folder)
         log = folder / "oclgrind.log"
-        findings = (
-            [finding.strip() for finding in _FINDING.findall(log.read_text())]
-            if log.exists()
-            else []
+        log.touch()
+        command = [sys.executable, str(HERE / "emulator.py"), name]
+        if tool == "oclgrind":
+            options = f"--data-races --max-errors 20 --local-mem-size {227 << 10}".split()
+            command = ["oclgrind", *options, "--log", str(log), *command]
+        # `basic` computes in the calling thread
+        variables = {"PYOPENCL_NO_CACHE": "1", "POCL_CACHE_DIR": name, "POCL_DEVICES": "basic"}
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=HANGS_S,
+            env=os.environ | variables,
+            check=False,
         )
-        if status and not findings:
-            raise EmulatorError(f"{tool} ended with status {status}:\n{text}")
+        printed = log.read_text()
+        findings = [finding.strip() for finding in _FINDING.findall(printed)]
+        if done.returncode and not findings:
+            printed += done.stdout + done.stderr
+            raise EmulatorError(f"{tool} ended with status {done.returncode}:\n{printed}")
         outputs = [folder / f"out{i}.npy" for i in range(len(launches))]
         return Outcome([np.load(path) for path in outputs if path.exists()], findings)
 
 
-def _in_oclgrind(folder: Path) -> tuple[int, str]:
-    """Execute the launches of a folder; returns the exit status and what was printed."""
-    log = folder / "oclgrind.log"
-    options = [
-        "--data-races",
-        "--max-errors",
-        "20",
-        "--local-mem-size",
-        str(227 << 10),
-        "--log",
-        str(log),
-    ]
-    command = ["oclgrind", *options, sys.executable, str(HERE / "emulator.py"), str(folder)]
-    environment = os.environ | {"PYOPENCL_NO_CACHE": "1"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=HANGS_S, env=environment, check=False
-    )
-    return done.returncode, done.stdout + done.stderr + (log.read_text() if log.exists() else "")
-
-
-def _in_pocl(folder: Path) -> tuple[int, str]:
-    """The same, in a fork of the process that has started PoCL."""
-    server = _server()
-    timer = threading.Timer(HANGS_S, os.killpg, (server.pid, signal.SIGKILL))
-    timer.start()
-    try:
-        server.stdin.write(f"{folder}\n")
-        server.stdin.flush()
-        status = server.stdout.readline().strip()
-    finally:
-        timer.cancel()
-    if not status:
-        _server.cache_clear()
-        raise EmulatorError(f"PoCL ended with status {server.wait()}")
-    return int(status), (folder / "log").read_text()
-
-
-@functools.cache
-def _server() -> subprocess.Popen[str]:
-    cache = tempfile.TemporaryDirectory(prefix="pocl")
-    # `basic` computes in the calling thread: a process with other threads cannot be forked
-    environment = os.environ | {
-        "POCL_CACHE_DIR": cache.name,
-        "PYOPENCL_NO_CACHE": "1",
-        "POCL_DEVICES": "basic",
-    }
-    server = subprocess.Popen(
-        [sys.executable, str(HERE / "emulator.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-
-    def end() -> None:
-        server.stdin.close()
-        server.wait()
-        cache.cleanup()
-
-    atexit.register(end)
-    return server
-
-
-def _serve() -> None:
-    """Start PoCL once. For each folder on standard input, execute its launches in a fork and print
-    the exit status.
-    """
-    import pyopencl as cl
-
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    context = cl.Context(cl.get_platforms()[0].get_devices()[:1])
-    kernel = cl.Kernel(
-        cl.Program(
-            context, "kernel void start(global float* x) { x[0] = fma(x[0], 2, 1); }"
-        ).build(),
-        "start",
-    )
-    queue = cl.CommandQueue(context)
-    kernel(queue, (1,), (1,), cl.Buffer(context, cl.mem_flags.READ_WRITE, 4))
-    queue.finish()
-    for line in sys.stdin:
-        folder = Path(line.strip())
-        child = os.fork()
-        if not child:
-            status = 1
-            try:
-                log = os.open(folder / "log", os.O_CREAT | os.O_WRONLY)
-                os.dup2(log, 1)
-                os.dup2(log, 2)
-                _execute(folder, context)
-                status = 0
-            except Exception:
-                traceback.print_exc()
-                sys.stderr.flush()
-            finally:
-                os._exit(status)
-        _, ended = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(ended), file=answers, flush=True)
-
-
-def _execute(folder: Path, context: Any = None) -> None:
+def _execute(folder: Path) -> None:
     """In the child process: every launch of `folder`, on the only OpenCL device there is."""
     import pyopencl as cl
 
-    context = context or cl.Context(cl.get_platforms()[0].get_devices()[:1])
+    context = cl.Context(cl.get_platforms()[0].get_devices()[:1])
     (device,) = context.devices
     queue = cl.CommandQueue(context)
     kernels: dict[str, cl.Kernel] = {}
+
+    def memory(array: np.ndarray) -> cl.Buffer:
+        return cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
+
     for i, record in enumerate(json.loads((folder / "launches.json").read_text())):
         launch = Launch(**record)
         for path in launch.programs:
             if path not in kernels:
-                kernels[path] = cl.Kernel(
-                    cl.Program(context, [device], [Path(path).read_bytes()]).build(), ENTRY
-                )
+                program = cl.Program(context, [device], [Path(path).read_bytes()])
+                kernels[path] = cl.Kernel(program.build(), ENTRY)
         arrays = np.load(folder / f"in{i}.npz")
         scalar = np.float64 if arrays["C"].dtype == np.float64 else np.float32  # the type of sums
-        a, b, c = (
-            cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=arrays[name]) for name in "ABC"
-        )
-        start_a, start_b, start_c = map(np.int32, launch.starts)
-        lda, ldb, ldc = map(np.int32, launch.leading)
+        buffers = [memory(arrays[name]) for name in "ABC"]
+        arguments = [*map(np.int32, launch.sizes), scalar(launch.alpha)]
+        for buffer, start, leading in zip(buffers, launch.starts, launch.leading, strict=True):
+            arguments += [buffer, np.int32(start), np.int32(leading)]
+        arguments.insert(-3, scalar(launch.beta))
         # NaN in every word: a kernel that expects zeros there gives a wrong result
-        workspace = cl.Buffer(
-            context,
-            cl.mem_flags.COPY_HOST_PTR,
-            hostbuf=np.full(max(launch.workspace, 8), 0xFF, np.uint8),
-        )
+        workspace = memory(np.full(max(launch.workspace, 8), 0xFF, np.uint8))
         for path, grid, block in zip(launch.programs, launch.grids, launch.blocks, strict=True):
             threads = tuple(blocks * size for blocks, size in zip(grid, block, strict=True))
-            kernels[path](
-                queue,
-                threads,
-                tuple(block),
-                *map(np.int32, launch.sizes),
-                scalar(launch.alpha),
-                a,
-                start_a,
-                lda,
-                b,
-                start_b,
-                ldb,
-                scalar(launch.beta),
-                c,
-                start_c,
-                ldc,
-                workspace,
-            )
+            kernels[path](queue, threads, tuple(block), *arguments, workspace)
         result = np.empty_like(arrays["C"])
-        cl.enqueue_copy(queue, result, c)
+        cl.enqueue_copy(queue, result, buffers[2])
         np.save(folder / f"out{i}.npy", result)
 
 
 if __name__ == "__main__":
-    _execute(Path(sys.argv[1])) if len(sys.argv) > 1 else _serve()
+    _execute(Path(sys.argv[1]))

@@ -25,237 +25,125 @@ a wrong C (by PoCL).
 FINDINGS = {"race": "data race", "outside": "Invalid", "divergence": "divergence"}
 """What Oclgrind's complaint contains."""
 
-# The kernel, the file the fault is planted in, the text replaced (its first occurrence), the text
-# put there, and what finds it.
-FAULTS: dict[str, tuple[str, str, str, str, Symptom]] = {
-    "no barrier before the tile is read": (
-        "03_shared_tile",
-        "",
-        "__syncthreads();  // the tiles are complete",
-        "",
-        "race",
-    ),
-    "no barrier before the tile is overwritten": (
-        "04_shared_tile_unrolled",
-        "",
-        "__syncthreads();  // nobody",
-        "// nobody",
-        "race",
-    ),
-    "no barrier with register tiles": (
-        "05_register_tile",
-        "",
-        "__syncthreads();  // the tiles are complete",
-        "",
-        "race",
-    ),
-    "no barrier with vector loads": (
-        "06_vectorized_loads",
-        "",
-        "__syncthreads();  // nobody",
-        "// nobody",
-        "race",
-    ),
-    "no barrier with two buffers": (
-        "07_double_buffer",
-        "",
-        "__syncthreads();  // the next",
-        "// the next",
-        "race",
-    ),
-    "one buffer taken for two": (
-        "08_padded_shared",
-        "",
-        "tileB.put(sB[now ^ 1]",
-        "tileB.put(sB[now]",
-        "race",
-    ),
-    "buffers not exchanged": ("09_register_reuse", "", "now ^= 1;", "", "race"),
-    "no barrier between buffers": (
-        "10_block_tile_128",
-        "",
-        "        __syncthreads();\n",
-        "",
-        "race",
-    ),
-    "barrier in a branch": (
-        "03_shared_tile",
-        "",
-        "  const int row = ",
-        "  if (thread < 16) __syncthreads();\n  const int row = ",
-        "divergence",
-    ),
-    "return before a barrier": (
-        "05_register_tile",
-        "",
-        "  Acc sum[TM]",
-        "  if (row0 + threadIdx.y >= M) return;\n  Acc sum[TM]",
-        "divergence",
-    ),
-    "a column too many read": (
-        "02_naive_coalesced",
-        "",
-        "col >= N) return",
-        "col > N) return",
-        "outside",
-    ),
-    "a tile's last column not guarded": (
-        "06_vectorized_loads",
-        "",
-        "k0 + k < K ? N - col0 - c : 0",
-        "N - col0 - c",
-        "outside",
-    ),
-    "an element too many in a row's end": (
-        "07_double_buffer",
-        "vector.cuh",
-        "left > 3",
-        "left > 2",
-        "outside",
-    ),
-    "alignment not tested": (
-        "10_block_tile_128",
-        "vector.cuh",
-        "addresses % 16 == 0",
-        "true",
-        "outside",
-    ),
-    "a row too many written": (
-        "05_register_tile",
-        "",
-        "if (row < M && col < N) store",
-        "if (row <= M && col < N) store",
-        "result",
-    ),
-    "a column too many written": (
-        "01_naive_uncoalesced",
-        "",
-        "col >= N) return",
-        "col > N) return",
-        "result",
-    ),
-    "lda for ldb": ("01_naive_uncoalesced", "", "size_t(k) * ldb", "size_t(k) * lda", "outside"),
-    "two elements exchanged": (
-        "09_register_reuse",
-        "tile.cuh",
-        "[c + 1][r] = part[i].y",
-        "[c + 1][r] = part[i].z",
-        "result",
-    ),
-    "a warp's columns exchanged": ("10_block_tile_128", "", "n / 4 * 32", "n / 4 * 16", "result"),
-    "a whole tile too few": (
-        "04_shared_tile_unrolled",
-        "",
-        "k0 < K && alpha",
-        "k0 + BK <= K && alpha",
-        "result",
-    ),
-    "C read where beta is 0": ("03_shared_tile", "store.cuh", "beta == 0 ? 0 :", "", "result"),
-    "C read four at a time where beta is 0": (
-        "10_block_tile_128",
-        "vector.cuh",
-        "beta == 0 ?",
-        "false ?",
-        "result",
-    ),
-    "a slice too few added": ("11_split_k", "", "slice < SLICES", "slice < SLICES - 1", "result"),
-    "slices that overlap": (
-        "11_split_k",
-        "",
-        "begin + length, K)",
-        "begin + length + 1, K)",
-        "result",
-    ),
-    "slices in one place": (
-        "11_split_k",
-        "",
-        "workspace + size_t(blockIdx.z) * M * N",
-        "workspace",
-        "result",
-    ),
-    "no barrier between buffers of a slice": (
-        "11_split_k",
-        "",
-        "        __syncthreads();\n",
-        "",
-        "race",
-    ),
-    "no barrier in the ring of stages": (
-        "12_async_copies",
-        "",
-        "        __syncthreads();     //",
-        "        //",
-        "race",
-    ),
-    "the snake does not turn": (
-        "13_snake_order",
-        "snake.cuh",
-        "const int m = TM < TN ? turn : line",
-        "const int m = line / 2",
-        "result",
-    ),
-    "a row beyond the matrix is read": (
-        "13_snake_order",
-        "snake.cuh",
-        "(min(row0 + ra + i * ROWS_A, M - 1) - top)",
-        "(i * ROWS_A)",
-        "outside",
-    ),
-    "k invented": (
-        "13_snake_order",
-        "snake.cuh",
-        "from_a + down[i], ka < first)",
-        "from_a + down[i], true)",
-        "result",
-    ),
-    "a group's sums forgotten": (
-        "14_cluster_split_k",
-        "",
-        "part < SLICES * GROUPS",
-        "part < SLICES * GROUPS - 1",
-        "result",
-    ),
-    "a share too few added": (
-        "15_last_wave",
-        "",
-        "block <= last - first",
-        "block < last - first",
-        "result",
-    ),
-    "the parts of a block in one place": (
-        "15_last_wave",
-        "",
-        "2 * blockIdx.x + (k0 == 0)",
-        "2 * blockIdx.x",
-        "result",
-    ),
-    "a share that begins a step too late": (
-        "15_last_wave",
-        "",
-        "step = shares.begin(blockIdx.x),",
-        "step = shares.begin(blockIdx.x) + 1,",
-        "result",
-    ),
-    "thin tiles that begin a row too low": (
-        "16_thin_edge",
-        "",
-        "M / BM * BM : M;",
-        "M / BM * BM + 1 : M;",
-        "result",
-    ),
-    "beta forgotten": (
-        "10_block_tile_128",
-        "vector.cuh",
-        "alpha * sum[3] + beta * v.w",
-        "alpha * sum[3]",
-        "result",
-    ),
+FAULTS: dict[Symptom, list[tuple[str, str, str, str]]] = {
+    "race": [
+        # no barrier before the tile is read
+        ("03_shared_tile", "", "__syncthreads();  // the tiles are complete", ""),
+        # no barrier before the tile is overwritten
+        ("04_shared_tile_unrolled", "", "__syncthreads();  // nobody", "// nobody"),
+        # no barrier with register tiles
+        ("05_register_tile", "", "__syncthreads();  // the tiles are complete", ""),
+        # no barrier with vector loads
+        ("06_vectorized_loads", "", "__syncthreads();  // nobody", "// nobody"),
+        # no barrier with two buffers
+        ("07_double_buffer", "", "__syncthreads();  // the next", "// the next"),
+        # one buffer taken for two
+        ("08_padded_shared", "", "tileB.put(sB[now ^ 1]", "tileB.put(sB[now]"),
+        # buffers not exchanged
+        ("09_register_reuse", "", "now ^= 1;", ""),
+        # no barrier between buffers
+        ("10_block_tile_128", "", "        __syncthreads();\n", ""),
+        # no barrier between buffers of a slice
+        ("11_split_k", "", "        __syncthreads();\n", ""),
+        # no barrier in the ring of stages
+        ("12_async_copies", "", "        __syncthreads();     //", "        //"),
+    ],
+    "divergence": [
+        # barrier in a branch
+        (
+            "03_shared_tile",
+            "",
+            "  const int row = ",
+            "  if (thread < 16) __syncthreads();\n  const int row = ",
+        ),
+        # return before a barrier
+        (
+            "05_register_tile",
+            "",
+            "  Acc sum[TM]",
+            "  if (row0 + threadIdx.y >= M) return;\n  Acc sum[TM]",
+        ),
+    ],
+    "outside": [
+        # a column too many read
+        ("02_naive_coalesced", "", "col >= N) return", "col > N) return"),
+        # a tile's last column not guarded
+        ("06_vectorized_loads", "", "k0 + k < K ? N - col0 - c : 0", "N - col0 - c"),
+        # an element too many in a row's end
+        ("07_double_buffer", "vector.cuh", "left > 3", "left > 2"),
+        # alignment not tested
+        ("10_block_tile_128", "vector.cuh", "addresses % 16 == 0", "true"),
+        # lda for ldb
+        ("01_naive_uncoalesced", "", "size_t(k) * ldb", "size_t(k) * lda"),
+        # a row beyond the matrix is read
+        (
+            "13_snake_order",
+            "snake.cuh",
+            "(min(row0 + ra + i * ROWS_A, M - 1) - top)",
+            "(i * ROWS_A)",
+        ),
+    ],
+    "result": [
+        # a row too many written
+        ("05_register_tile", "", "if (row < M && col < N) store", "if (row <= M && col < N) store"),
+        # a column too many written
+        ("01_naive_uncoalesced", "", "col >= N) return", "col > N) return"),
+        # two elements exchanged
+        ("09_register_reuse", "tile.cuh", "[c + 1][r] = part[i].y", "[c + 1][r] = part[i].z"),
+        # a warp's columns exchanged
+        ("10_block_tile_128", "", "n / 4 * 32", "n / 4 * 16"),
+        # a whole tile too few
+        ("04_shared_tile_unrolled", "", "k0 < K && alpha", "k0 + BK <= K && alpha"),
+        # C read where beta is 0
+        ("03_shared_tile", "store.cuh", "beta == 0 ? 0 :", ""),
+        # C read four at a time where beta is 0
+        ("10_block_tile_128", "vector.cuh", "beta == 0 ?", "false ?"),
+        # a slice too few added
+        ("11_split_k", "", "slice < SLICES", "slice < SLICES - 1"),
+        # slices that overlap
+        ("11_split_k", "", "begin + length, K)", "begin + length + 1, K)"),
+        # slices in one place
+        ("11_split_k", "", "workspace + size_t(blockIdx.z) * M * N", "workspace"),
+        # the snake does not turn
+        (
+            "13_snake_order",
+            "snake.cuh",
+            "const int m = TM < TN ? turn : line",
+            "const int m = line / 2",
+        ),
+        # k invented
+        ("13_snake_order", "snake.cuh", "from_a + down[i], ka < first)", "from_a + down[i], true)"),
+        # a group's sums forgotten
+        ("14_cluster_split_k", "", "part < SLICES * GROUPS", "part < SLICES * GROUPS - 1"),
+        # a share too few added
+        ("15_last_wave", "", "block <= last - first", "block < last - first"),
+        # the parts of a block in one place
+        ("15_last_wave", "", "2 * blockIdx.x + (k0 == 0)", "2 * blockIdx.x"),
+        # a share that begins a step too late
+        (
+            "15_last_wave",
+            "",
+            "step = shares.begin(blockIdx.x),",
+            "step = shares.begin(blockIdx.x) + 1,",
+        ),
+        # thin tiles that begin a row too low
+        ("16_thin_edge", "", "M / BM * BM : M;", "M / BM * BM + 1 : M;"),
+        # beta forgotten
+        ("10_block_tile_128", "vector.cuh", "alpha * sum[3] + beta * v.w", "alpha * sum[3]"),
+    ],
 }
+"""What finds faults, and for each the kernel, the header that it is planted in (or the kernel's own
+file), the text replaced (its first occurrence), and the text put there.
+"""
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
-    name, header, right, wrong, symptom = FAULTS[fault]
+@pytest.mark.parametrize(
+    ("symptom", "name", "header", "right", "wrong"),
+    [(symptom, *fault) for symptom, faults in FAULTS.items() for fault in faults],
+)
+def test_planted_fault_is_found(
+    symptom: Symptom, name: str, header: str, right: str, wrong: str, tmp_path: Path
+) -> None:
     kernel = discover(ROOT)[f"cuda/{name}"]
     configuration = Configuration("float32", tuple(kernel.parameters.items()))
     source = kernel.source(configuration)
@@ -263,32 +151,25 @@ def test_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "kernels/include", include)
     text = (include / header).read_text() if header else source
     assert right in text, "the kernel has changed: plant the fault anew"
-    planted = text.replace(right, wrong, 1)
+    text = text.replace(right, wrong, 1)
     if header:
-        (include / header).write_text(planted)
+        (include / header).write_text(text)
+    else:
+        source = text
     tool: emulator.Tool = "pocl" if symptom == "result" else "oclgrind"
-    programs = lower_kernel(
-        tool, kernel, configuration, source if header else planted, include, tmp_path
-    )
+    programs = lower_kernel(tool, kernel, configuration, source, include, tmp_path)
 
     def run(given: Sequence[Problem]) -> emulator.Outcome:
-        return emulator.run(
-            tool, [launch(problem, kernel, configuration, programs) for problem in given]
-        )
+        launches = [launch(problem, kernel, configuration, programs) for problem in given]
+        return emulator.run(tool, launches)
 
     if symptom == "result":
         given = problems("float32")
-        assert any(
-            complaint(problem, result)
-            for problem, result in zip(given, run(given).arrays, strict=True)
-        )
+        assert any(map(complaint, given, run(given).arrays))
         return
     parts = [few("float32")[:2], few("float32")[2:]]  # small ones first: Oclgrind is slow
-    if (
-        symptom == "race"
-        # and counts every single one: the problem with most tiles along K is enough, or three of
-        # them
-    ):
+    if symptom == "race":
+        # every single one counts: the problem with most tiles along K is enough, or three of them
         deep = max(few("float32"), key=lambda problem: problem.k)
         whole = {"STAGES", "SLICES"} & kernel.parameters.keys()
         parts = [[deep if whole else replace(deep, k=min(deep.k, 3 * kernel.parameters["BK"]))]]

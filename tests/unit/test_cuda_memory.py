@@ -4,7 +4,7 @@ process there.
 
 import sys
 from importlib import import_module
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,18 +13,15 @@ from ladder.devices.operands import GUARD, places
 from ladder.model.problem import Problem
 
 GIB = 2**30
+MADE_UP = ("ladder.devices.cuda_operands", "ladder.devices.cuda_peaks")
 
 
 class OutOfMemory(Exception):
     pass
 
 
-class Buffer:
-    def __init__(self, address):
-        self.address = address
-
-    def __int__(self):
-        return self.address
+class Buffer(int):
+    """The address of memory."""
 
     def free(self):
         pass
@@ -33,32 +30,38 @@ class Buffer:
 @pytest.fixture
 def support(monkeypatch):
     """The device's memory, 80 GiB, of which `support.left` are left."""
-    driver = ModuleType("pycuda.driver")
-    supports = []
+    driver, addresses = ModuleType("pycuda.driver"), [256]
 
     def allocate(size):
-        if supports and size > supports[0].left:
+        if size > made.left:
             raise OutOfMemory
         addresses.append(addresses[-1] + size)
         return Buffer(addresses[-2])
 
-    addresses = [256]
     driver.MemoryError, driver.Error = OutOfMemory, OutOfMemory
     driver.mem_alloc, driver.mem_get_info = allocate, lambda: (0, 80 * GIB)
     driver.module_from_buffer = lambda binary: None
     monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
-    monkeypatch.delitem(sys.modules, "ladder.devices.cuda_operands", raising=False)
+    for name in MADE_UP:
+        monkeypatch.delitem(sys.modules, name, raising=False)
     module = import_module("ladder.devices.cuda_operands")
+    with monkeypatch.context() as at_first:
+        at_first.setattr(module, "Apart", Buffer)
+        made = module.Support(b"", None, 1)
     monkeypatch.setattr(module, "Apart", allocate)
-    supports.append(module.Support(b"", None, 1))
-    supports[0].left = 80 * GIB
-    yield supports[0]
-    del sys.modules["ladder.devices.cuda_operands"]  # which has the made-up one
+    made.left = 80 * GIB
+    yield made
+    for name in MADE_UP:  # which have the made-up driver
+        sys.modules.pop(name, None)
+
+
+def operands_of(problem, support):
+    return import_module("ladder.devices.cuda_operands").Operands(problem, support, None)
 
 
 def test_where_the_next_launch_has_its_c_is_left_to_chance(support):
     """But for the first, which begins where the room of all of them does."""
-    at = import_module("ladder.devices.cuda_operands").Operands(Problem(5, 6, 7), support, None)
+    at = operands_of(Problem(5, 6, 7), support)
     at.reserve(50, 0)
     steps = np.diff([at.of_launch(turn, 1)[2] for turn in range(50)])
     assert at.of_launch(0, 1)[2] == at.results + 4 * GUARD
@@ -68,128 +71,92 @@ def test_where_the_next_launch_has_its_c_is_left_to_chance(support):
 
 
 def test_a_b_and_c_begin_at_their_own_offsets_and_each_launch_has_rows_of_its_own(support):
-    at = import_module("ladder.devices.cuda_operands").Operands(
-        Problem(5, 6, 7, padding="1,4,2", offset="0,1,3"), support, None
-    )
+    at = operands_of(Problem(5, 6, 7, padding="1,4,2", offset="0,1,3"), support)
     at.reserve(3, 0)
     a, b = (address + 4 * place.first for address, place in at.sets[0])
     assert at.of_launch(0, 1)[:2] == (a, b)
-    assert at.of_launch(2, 1) == (
-        a + 2 * 4 * 8 * 4,
-        b + 2 * 4 * 10 * 4,
-        at._result(2) + 4 * (GUARD + 3),
-    )
+    c = at._result(2) + 4 * (GUARD + 3)
+    assert at.of_launch(2, 1) == (a + 2 * 4 * 8 * 4, b + 2 * 4 * 10 * 4, c)
     assert (b - at.sets[0][1].address) % 256 == 4  # which is its offset, in elements of 4 bytes
     # canaries fill the memory from its first byte to its last, at least as many as GUARD
-    for address, place in at.sets[0]:
+    for (_, place), alone in zip(at.sets[0], places(at.given, at.extra), strict=False):
         assert place.first >= GUARD
         assert place.total - place.first - place.rows * place.ld >= GUARD
-        assert (
-            4 * place.total
-            == 4 * (places(at.given, at.extra)[0 if address == at.sets[0][0].address else 1].total)
-            + 4095 * 256
-        )
+        assert 4 * place.total == 4 * alone.total + 4095 * 256
 
 
 @pytest.mark.parametrize(
-    ("gib", "raised", "message"),
+    ("held", "gib", "message"),
     [
-        (73, Refused, r"no 73\.0 GiB left for an operand"),
+        (0, 73, r"no 73\.0 GiB left for an operand"),
+        (60, 20, r"no 20\.0 GiB left for an operand"),  # what this process holds counts
         (
+            0,
             20,
-            OSError,
-            r"no 20\.0 GiB left for an operand, and 80\.0 GiB in all: something else holds its "
-            r"memory",
+            r"no 20\.0 GiB left for an operand, and 80\.0 GiB in all: something else holds its",
         ),
     ],
 )
-def test_what_would_fit_but_for_another_process_is_the_machines_fault(
-    support, gib, raised, message
-):
+def test_what_would_fit_but_for_another_process_is_the_machines_fault(support, held, gib, message):
+    support.allocate(held * GIB, "an operand")
     support.left = 10 * GIB
-    with pytest.raises(raised, match=message) as refused:
+    raised = OSError if "something else" in message else Refused
+    with pytest.raises(raised, match=message):
         support.allocate(gib * GIB, "an operand")
-    assert getattr(refused.value, "status", "not_supported") == "not_supported"
-
-
-def test_what_this_process_holds_counts(support):
-    held = support.allocate(60 * GIB, "an operand")
-    support.left = 10 * GIB
-    with pytest.raises(Refused):
-        support.allocate(20 * GIB, "an operand")
-    support.free(held)
-    with pytest.raises(OSError, match="something else"):
-        support.allocate(20 * GIB, "an operand")
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "raised"),
     [
-        "cuStreamSynchronize failed: uncorrectable ECC error encountered",
-        "CUresult.CUDA_ERROR_ECC_UNCORRECTABLE",
-        "cuLaunchKernel failed: CUDA-capable device(s) is/are busy or unavailable",
+        ("cuStreamSynchronize failed: uncorrectable ECC error encountered", OSError),
+        ("CUresult.CUDA_ERROR_ECC_UNCORRECTABLE", OSError),
+        ("cuLaunchKernel failed: CUDA-capable device(s) is/are busy or unavailable", OSError),
+        ("cuStreamSynchronize failed: an illegal memory access was encountered", Refused),
     ],
 )
-def test_an_error_of_the_hardware_is_no_kernels_fault(support, text):
-    assert isinstance(support.failure(RuntimeError(text)), OSError)
-
-
-def test_an_error_of_a_kernel_is_its_own(support):
-    refused = support.failure(
-        RuntimeError("cuStreamSynchronize failed: an illegal memory access was encountered")
-    )
-    assert (refused.status, refused.fatal) == ("launch_error", True)
-    assert refused.reason == "cuStreamSynchronize failed: an illegal memory access was encountered"
-    assert not support.failure(
-        RuntimeError("named symbol not found"), "the cubin cannot be used: ", fatal=False
-    ).fatal
+def test_an_error_of_the_hardware_is_no_kernels_fault(support, text, raised):
+    failed = support.failure(RuntimeError(text))
+    assert isinstance(failed, raised)
+    if raised is Refused:
+        assert (failed.status, failed.reason, failed.fatal) == ("launch_error", text, True)
 
 
 def test_a_launch_without_memory_is_a_kernels_fault_only_where_nobody_else_has_it(support):
-    driver = sys.modules["pycuda.driver"]
+    driver, error = sys.modules["pycuda.driver"], OutOfMemory("out of memory")
     support.allocate(30 * GIB, "an operand")
     driver.mem_get_info = lambda: (45 * GIB, 80 * GIB)  # all but what the driver itself takes
-    assert isinstance(support.failure(OutOfMemory("out of memory")), Refused)
+    assert isinstance(support.failure(error), Refused)
     driver.mem_get_info = lambda: (1 * GIB, 80 * GIB)
-    failed = support.failure(
-        OutOfMemory("out of memory"), "the cubin cannot be used: ", fatal=False
-    )
-    assert (
-        str(failed)
-        == "the cubin cannot be used: out of memory, and 1.0 GiB left: something else holds its "
-        "memory"
-    )
+    failed = support.failure(error, "the cubin cannot be used: ", fatal=False)
     assert isinstance(failed, OSError)
+    message = "the cubin cannot be used: out of memory, and 1.0 GiB left: something else holds its"
+    assert str(failed).startswith(message)
 
 
 class Loads:
-    """The kernels that measure memories: each load of a chase takes 250 ns from L2, and 600 ns
-    where the cache was emptied before.
+    """The kernels that measure: each load of a chase takes 250 ns from L2, and 600 ns where the
+    cache was emptied before.
     """
 
+    stream = None
+
     def __init__(self):
-        self.emptied, self.ns, self.queued = False, 0.0, []
+        self.emptied, self.ns, self.queued = False, 0.0, {}
 
     def function(self, name, layout):
-        self.name = name
-        return type(
-            name, (), {"prepared_async_call": lambda *given: self.launch(name, given[1:])}
-        )()
-
-    stream = None
+        return SimpleNamespace(prepared_async_call=lambda *given: self.launch(name, *given))
 
     def address(self, part):
         return 0
 
-    def launch(self, name, given):
-        grid, block, _, buffer, count, times, _ = given
-        self.queued.append((name, grid, block, int(buffer), count, times))
-        self.ns = (600 if self.emptied else 250) * times
+    def launch(self, name, grid, block, stream, *arguments):
+        self.queued.setdefault(name, []).append((grid, block, arguments))
+        if name == "peak_chase":
+            self.ns = (600 if self.emptied else 250) * arguments[2]
         self.emptied = False
 
 
-def test_bandwidth_and_latencies_are_those_of_the_loads(support, monkeypatch):
-    monkeypatch.delitem(sys.modules, "ladder.devices.cuda_peaks", raising=False)
+def test_bandwidth_and_latencies_are_those_of_the_loads(support):
     cuda_peaks = import_module("ladder.devices.cuda_peaks")
     driver, loads, uploaded = sys.modules["pycuda.driver"], Loads(), []
 
@@ -197,10 +164,8 @@ def test_bandwidth_and_latencies_are_those_of_the_loads(support, monkeypatch):
         uploaded.append(words)
         return Buffer(len(uploaded))
 
-    driver.to_device = upload
-    driver.memcpy_dtoh = lambda array, source: array.__setitem__(
-        slice(None), loads.ns * np.array([0.5, 1, 1, 1.5])
-    )
+    def download(array, source):
+        array[:] = loads.ns * np.array([0.5, 1, 1, 1.5])
 
     def time_calls(calls):
         for call in calls:
@@ -210,44 +175,39 @@ def test_bandwidth_and_latencies_are_those_of_the_loads(support, monkeypatch):
     def empty():
         loads.emptied = True
 
+    driver.to_device, driver.memcpy_dtoh = upload, download
     l2 = 1 << 20
-    expected = {
-        "l2_tb_s": cuda_peaks.PASSES * l2 / 4 / 1e-3 * 1e-12,
-        "l2_latency_ns": 250,
-        "memory_latency_ns": 600,
-    }
-    assert cuda_peaks.memory(loads, time_calls, 4, l2, empty) == pytest.approx(expected)
-    chases = [launch for launch in loads.queued if launch[0] == "peak_chase"]
-    assert {launch[1:3] for launch in chases} == {((4, 1), (1, 1, 1))}  # one thread on each SM
-    assert {launch[3:5] for launch in chases} == {(1, l2 // 4 // 128), (2, 8 * l2 // 128)}
-    del sys.modules["ladder.devices.cuda_peaks"]
+    assert cuda_peaks.memory(loads, time_calls, 4, l2, empty) == pytest.approx(
+        {
+            "l2_tb_s": cuda_peaks.PASSES * l2 / 4 / 1e-3 * 1e-12,
+            "l2_latency_ns": 250,
+            "memory_latency_ns": 600,
+        }
+    )
+    for grid, block, (buffer, lines, *_) in loads.queued["peak_chase"]:
+        assert (grid, block) == ((4, 1), (1, 1, 1))  # one thread on each SM
+        assert lines == {1: l2 // 4 // 128, 2: 8 * l2 // 128}[buffer]
     for words in uploaded:  # a cycle through all lines, each once
         at, lines = 0, []
-        for _ in range(len(words)):
-            assert at % 32 == 0
-            lines.append(at // 32)
+        for _ in words:
             at = words[at // 32, 0]
+            lines.append(at // 32)
         assert at == 0
         assert sorted(lines) == list(range(len(words)))
         assert np.abs(np.diff(lines)).mean() > len(words) / 4  # in no order that could be foreseen
 
 
-def test_a_launch_that_only_multiplies_has_the_operations_of_its_loops(support, monkeypatch):
-    monkeypatch.delitem(sys.modules, "ladder.devices.cuda_peaks", raising=False)
-    cuda_peaks = import_module("ladder.devices.cuda_peaks")
-    assert list(cuda_peaks.arithmetic(Loads(), 4, tensor_cores=False)) == ["fp32_tflops"]
-    loads, launched = Loads(), {}
-    loads.launch = lambda name, given: launched.update({name: given})
+def test_a_launch_that_only_multiplies_has_the_operations_of_its_loops(support):
+    cuda_peaks, loads = import_module("ladder.devices.cuda_peaks"), Loads()
+    assert list(cuda_peaks.arithmetic(loads, 4, tensor_cores=False)) == ["fp32_tflops"]
     launches = cuda_peaks.arithmetic(loads, 4, tensor_cores=True)
     for call, _ in launches.values():
         call()
-    (blocks, _), (threads, *_), _, rounds, *_ = launched["peak_fma"]
-    # of a thread's eight sums, 128 times
-    assert launches["fp32_tflops"][1] == 2 * blocks * threads * rounds * 128 * 8
-    (blocks, _), (threads, *_), _, rounds, *_ = launched["peak_tensor"]
-    assert blocks == 4
-    assert (
-        launches["tensor_16_bit_tflops"][1]
-        == 2 * blocks * (threads // 128) * rounds * 8 * 64 * 256 * 16
-    )  # products of a warpgroup
-    del sys.modules["ladder.devices.cuda_peaks"]
+    # of a thread's eight sums, 128 times; and products of a warpgroup
+    work = {
+        "peak_fma": ("fp32_tflops", lambda threads: threads * 128 * 8),
+        "peak_tensor": ("tensor_16_bit_tflops", lambda threads: threads // 128 * 8 * 64 * 256 * 16),
+    }
+    for function, (rate, multiply_adds) in work.items():
+        (((blocks, _), (threads, *_), (rounds, *_)),) = loads.queued[function]
+        assert launches[rate][1] == 2 * blocks * rounds * multiply_adds(threads)
