@@ -126,8 +126,24 @@ class Cpu(Device):
         self._waited = False
 
     def settle(self) -> bool:
-        """Wait until no other thread of this process computes; return whether it waited."""
-        return _settle()
+        """Wait until no other thread of this process computes; return whether it waited.
+
+        Threads of OpenMP and BLAS spin for a while after a call. A thread's state says whether it would
+        compute if it got a core; on a busy machine the time that it used does not. Raises `Refused` if
+        the threads do not come to rest: they go on until the process ends.
+        """
+        seconds = 0.0
+        while _others_computing():
+            if seconds > RESTLESS_SECONDS:
+                why = (
+                    f"threads that a call has left behind still compute after {RESTLESS_SECONDS:g} "
+                    "s; expected OMP_WAIT_POLICY not to be active"
+                )
+                raise Refused("launch_error", why, fatal=True)
+            looked = clock.now()
+            clock.sleep(SETTLE_SECONDS)
+            seconds += min(clock.now() - looked, LOOK_SECONDS)
+        return seconds > 0
 
     def operands(self, problem: Problem) -> Operands:
         if problem.element_type not in C_TYPES:
@@ -433,27 +449,6 @@ def _load_from(folder: Path, support: Path) -> Any:
             "TMPDIR to be a folder from "
             "which code may be run (not mounted noexec)"
         ) from None
-
-
-def _settle() -> bool:
-    """Wait until no other thread of this process computes; return whether it waited.
-
-    Threads of OpenMP and BLAS spin for a while after a call. A thread's state says whether it would
-    compute if it got a core; on a busy machine the time that it used does not. Raises `Refused` if
-    the threads do not come to rest: they go on until the process ends.
-    """
-    seconds = 0.0
-    while _others_computing():
-        if seconds > RESTLESS_SECONDS:
-            why = (
-                f"threads that a call has left behind still compute after {RESTLESS_SECONDS:g} "
-                "s; expected OMP_WAIT_POLICY not to be active"
-            )
-            raise Refused("launch_error", why, fatal=True)
-        looked = clock.now()
-        clock.sleep(SETTLE_SECONDS)
-        seconds += min(clock.now() - looked, LOOK_SECONDS)
-    return seconds > 0
 
 
 def _others_computing() -> bool:
