@@ -19,36 +19,26 @@ from ladder.devices.cuda import Cuda
 from ladder.devices.cuda_operands import Apart
 from ladder.devices.operands import scalars
 from ladder.model.baselines import ALGORITHMS, TYPES_OF
+from ladder.model.problem import Problem
 
-
-def _of_nvmath(*names: str) -> list[Any]:
-    """Return modules of nvmath-python without what its packages import: all of NVIDIA's
-    mathematical libraries, and more.
-
-    These imports took longer than the rest of a worker's start.
-    """
-    for package in ("nvmath", "nvmath.bindings"):
-        spec = find_spec(package)
-        if spec and package not in sys.modules:
-            sys.modules[package] = module_from_spec(spec)
-    return [import_module(f"nvmath.{name}") for name in names]
-
-
-cublas, cublasLt, _types = _of_nvmath("bindings.cublas", "bindings.cublasLt", "_utils")
+# Without what nvmath-python's packages import, which is all of NVIDIA's mathematical libraries: they
+# would make each worker start 0.7 s later.
+for package in ("nvmath", "nvmath.bindings"):
+    if (spec := find_spec(package)) and package not in sys.modules:
+        sys.modules[package] = module_from_spec(spec)
+cublas, cublasLt = (import_module(f"nvmath.bindings.{name}") for name in ("cublas", "cublasLt"))
 WORKSPACE_BYTES = 32 << 20
 """NVIDIA's recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace)."""
-_DATA = {
-    "float32": "CUDA_R_32F",
-    "float64": "CUDA_R_64F",
-    "float16": "CUDA_R_16F",
-    "bfloat16": "CUDA_R_16BF",
-}
-_COMPUTE = {
-    "float32": "COMPUTE_32F",
-    "float64": "COMPUTE_64F",
-    "float16": "COMPUTE_32F",
-    "bfloat16": "COMPUTE_32F",
-}
+_DATA = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+"""Values of `cudaDataType` (library_types.h)."""
+
+
+def _compute(element_type: str, tf32: bool = False) -> int:
+    """Return the value of `cublasComputeType_t` for sums of an element type."""
+    kinds = cublas.ComputeType
+    if tf32:
+        return int(kinds.COMPUTE_32F_FAST_TF32)
+    return int(kinds.COMPUTE_64F if element_type == "float64" else kinds.COMPUTE_32F)
 
 
 class Cublas:
@@ -82,16 +72,21 @@ class Cublas:
             raise Refused(
                 "not_supported", f"{name} has the element types {', '.join(TYPES_OF[name])}"
             )
-        compute = "COMPUTE_32F_FAST_TF32" if name == "cublas_tf32" else _COMPUTE[p.element_type]
-        alpha, beta = (np.array([value]) for value in scalars(p))
-        data = _DATA[p.element_type]
-        sizes = (p.m, p.n, p.k, p.lda, p.ldb, p.ldc)
+        compute = _compute(p.element_type, name == "cublas_tf32")
         if algorithm is not None:
-            return self._launch_of(self._algorithms(data, compute, sizes, alpha, beta), algorithm)
-        handle = self.strict if name == "cublas_fp32_sums" else self.handle
-        return Launch(
-            lambda a, b, c: partial(self._gemm, data, compute, sizes, alpha, a, b, beta, c, handle)
+            return self._launch_of(self._algorithms(p, compute), algorithm)
+        sizes = (p.m, p.n, p.k, p.lda, p.ldb, p.ldc)
+        alpha, beta = (np.array([value]) for value in scalars(p))
+        gemm = partial(
+            self._gemm,
+            self.strict if name == "cublas_fp32_sums" else self.handle,
+            _DATA[p.element_type],
+            compute,
+            sizes,
+            alpha,
+            beta,
         )
+        return Launch(lambda *addresses: partial(gemm, *addresses))
 
     def product64(
         self, m: int, n: int, k: int, alpha: float, a: Any, b: Any, beta: float, c: Any
@@ -99,126 +94,94 @@ class Cublas:
         """Queue `C <- alpha*A*B + beta*C` in float64 on dense row-major device arrays A (m x k), B
         (k x n) and C (m x n).
         """
-        factors = np.array([alpha]), np.array([beta])
         self._gemm(
-            "CUDA_R_64F",
-            "COMPUTE_64F",
+            self.handle,
+            _DATA["float64"],
+            _compute("float64"),
             (m, n, k, k, n, n),
-            factors[0],
+            np.array([alpha]),
+            np.array([beta]),
             int(a),
             int(b),
-            factors[1],
             int(c),
         )
 
     def _gemm(
         self,
-        data: str,
-        compute: str,
+        handle: Any,
+        data: int,
+        compute: int,
         sizes: tuple[int, ...],
         alpha: Any,
+        beta: Any,
         a: int,
         b: int,
-        beta: Any,
         c: int,
-        handle: Any = None,
     ) -> None:
         m, n, k, lda, ldb, ldc = sizes
-        plain, kind = int(cublas.Operation.N), int(_types.CudaDataType[data])
+        plain = int(cublas.Operation.N)
         # B before A, N before M: see the module's docstring
+        sides = (b, data, ldb, a, data, lda)
+        factors = alpha.ctypes.data, beta.ctypes.data
         cublas.gemm_ex(
-            handle or self.handle,
-            plain,
-            plain,
-            n,
-            m,
-            k,
-            alpha.ctypes.data,
-            b,
-            kind,
-            ldb,
-            a,
-            kind,
-            lda,
-            beta.ctypes.data,
-            c,
-            kind,
-            ldc,
-            int(cublas.ComputeType[compute]),
-            -1,
+            handle, plain, plain, n, m, k, factors[0], *sides, factors[1], c, data, ldc, compute, -1
         )
 
-    def _algorithms(
-        self, data: str, compute: str, sizes: tuple[int, ...], alpha: Any, beta: Any
-    ) -> list[Callable[[int, int, int], Call]]:
+    def _algorithms(self, p: Problem, compute: int) -> list[Callable[[int, int, int], Call]]:
         """Return a function per algorithm of the heuristic that binds it to operands, the
         heuristic's favorite first.
 
         The heuristic is cublasLtMatmulAlgoGetHeuristic. The descriptors of the problem stay as long
         as the process: some hundred bytes.
         """
-        m, n, k, lda, ldb, ldc = sizes
-        kind, device = int(_types.CudaDataType[data]), self.device
-        scale = int(_types.CudaDataType["CUDA_R_64F" if data == "CUDA_R_64F" else "CUDA_R_32F"])
-        how = cublasLt.matmul_desc_create(int(cublas.ComputeType[compute]), scale)
-        # B, A, C
-        layouts = [
+        alpha, beta = (np.array([value]) for value in scalars(p))
+        kind, device = _DATA[p.element_type], self.device
+        scale = _DATA["float64" if p.element_type == "float64" else "float32"]
+        how = cublasLt.matmul_desc_create(compute, scale)
+        of_b, of_a, of_c = (
             cublasLt.matrix_layout_create(kind, *shape)
-            for shape in ((n, k, ldb), (k, m, lda), (n, m, ldc))
-        ]
+            for shape in ((p.n, p.k, p.ldb), (p.k, p.m, p.lda), (p.n, p.m, p.ldc))
+        )
         preference, wish = cublasLt.matmul_preference_create(), cublasLt.MatmulPreferenceAttribute
-        wishes: dict[int, Any] = {
-            int(wish.MAX_WORKSPACE_BYTES): np.array([WORKSPACE_BYTES], np.uint64)
-        }
         # each launch of a sample has its own rows of B: all begin on a 16-byte boundary, or none
         # does
-        alignment = min(16, device.given.names()["alignment"])
-        for matrix in "ABCD":
-            wishes[int(wish[f"MIN_ALIGNMENT_{matrix}_BYTES"])] = np.array([alignment], np.uint32)
-        for attribute, value in wishes.items():
+        alignment = np.array([min(16, p.names()["alignment"])], np.uint32)
+        wishes = {f"MIN_ALIGNMENT_{matrix}_BYTES": alignment for matrix in "ABCD"}
+        wishes["MAX_WORKSPACE_BYTES"] = np.array([WORKSPACE_BYTES], np.uint64)
+        for name, value in wishes.items():
             cublasLt.matmul_preference_set_attribute(
-                preference, attribute, value.ctypes.data, value.nbytes
+                preference, int(wish[name]), value.ctypes.data, value.nbytes
             )
-        heuristics, count = (
-            np.zeros(ALGORITHMS, cublasLt.matmul_heuristic_result_dtype),
-            np.zeros(1, np.int32),
-        )
+        heuristics = np.zeros(ALGORITHMS, cublasLt.matmul_heuristic_result_dtype)
+        count = np.zeros(1, np.int32)
+        offered = ALGORITHMS, heuristics.ctypes.data, count.ctypes.data
         cublasLt.matmul_algo_get_heuristic(
-            self.light,
-            how,
-            *layouts,
-            layouts[2],
-            preference,
-            ALGORITHMS,
-            heuristics.ctypes.data,
-            count.ctypes.data,
+            self.light, how, of_b, of_a, of_c, of_c, preference, *offered
         )
         cublasLt.matmul_preference_destroy(preference)
 
-        def bind_of(algorithm: Any) -> Callable[[int, int, int], Call]:
-            return lambda a, b, c: (
-                lambda: cublasLt.matmul(
-                    self.light,
-                    how,
-                    alpha.ctypes.data,
-                    b,
-                    layouts[0],
-                    a,
-                    layouts[1],
-                    beta.ctypes.data,
-                    c,
-                    layouts[2],
-                    c,
-                    layouts[2],
-                    algorithm.ctypes.data,
-                    int(self.workspace),
-                    WORKSPACE_BYTES,
-                    device.stream.handle,
-                )
+        def bind(algorithm: Any, a: int, b: int, c: int) -> Call:
+            return lambda: cublasLt.matmul(
+                self.light,
+                how,
+                alpha.ctypes.data,
+                b,
+                of_b,
+                a,
+                of_a,
+                beta.ctypes.data,
+                c,
+                of_c,
+                c,
+                of_c,
+                algorithm.ctypes.data,
+                int(self.workspace),
+                WORKSPACE_BYTES,
+                device.stream.handle,
             )
 
         return [
-            bind_of(heuristics[i : i + 1])
+            partial(bind, heuristics[i : i + 1])
             for i in range(int(count[0]))
             if heuristics["state"][i] == 0
         ]
