@@ -15,8 +15,8 @@ from ladder.devices.base import Call, Launch, Refused
 from ladder.devices.cpu import Cpu
 from ladder.devices.detect import CPUINFO
 
-ROW_MAJOR, NO_TRANSPOSE = 101, 111
-"""The values of CblasRowMajor and CblasNoTrans in CBLAS."""
+LAYOUT = (101, 111, 111)
+"""The values of CblasRowMajor, and of CblasNoTrans for A and for B, in CBLAS."""
 WITH_AVX2 = ("haswell", "zen", "skylakex", "cooperlake", "sapphirerapids")
 """OpenBLAS's x86 kernels that use AVX2 (its TargetList.txt)."""
 _SYMBOLS = ("scipy_cblas_{0}gemm64_", "scipy_cblas_{0}gemm", "cblas_{0}gemm64_", "cblas_{0}gemm")
@@ -34,10 +34,10 @@ def _gemm(letter: str) -> tuple[Any, Any]:
     for library in controller().info():
         loaded = ctypes.CDLL(library["filepath"])
         for symbol in _SYMBOLS:
-            if hasattr(loaded, symbol.format(letter)):
-                return getattr(
-                    loaded, symbol.format(letter)
-                ), ctypes.c_int64 if "64_" in symbol else ctypes.c_int
+            gemm = getattr(loaded, symbol.format(letter), None)
+            if gemm:
+                gemm.restype = None
+                return gemm, ctypes.c_int64 if "64_" in symbol else ctypes.c_int
     raise Refused("not_supported", "NumPy's BLAS exports no cblas_gemm")
 
 
@@ -67,26 +67,12 @@ def launch(device: Cpu, name: str) -> Launch:
     per core.
     """
     gemm, integer = _gemm("s" if device.given.element_type == "float32" else "d")
-    gemm.restype = None
     threads = 1 if name == "blas_1" else cores()
 
     def bind(*addresses: int) -> Call:
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = device.arguments(*addresses)
-        return partial(
-            gemm,
-            ROW_MAJOR,
-            NO_TRANSPOSE,
-            NO_TRANSPOSE,
-            *(integer(x.value) for x in (m, n, k)),
-            alpha,
-            a,
-            integer(lda.value),
-            b,
-            integer(ldb.value),
-            beta,
-            c,
-            integer(ldc.value),
-        )
+        m, n, k, lda, ldb, ldc = (integer(each.value) for each in (m, n, k, lda, ldb, ldc))
+        return partial(gemm, *LAYOUT, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
     def limit() -> None:
         for library in controller().lib_controllers:

@@ -60,6 +60,10 @@ class _Draw(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int) for name in Draw._fields[:-1]] + [("seed", ctypes.c_uint64)]
 
 
+def _pointer(array: NDArray[Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
 class Operands:
     """The operands of a problem: as drawn, and the copies that kernels get."""
 
@@ -89,23 +93,20 @@ class Operands:
 
     def addresses(self, row: int = 0, launch: int = 0) -> list[int]:
         """Return the addresses of A and B from `row` on, and of the C of a launch of a sample."""
-        skipped = row, row, 0
-        firsts = [
-            place.first + skip * place.ld for place, skip in zip(self.places, skipped, strict=True)
-        ]
-        arrays = [*self.arrays, self.results[launch]]
+        matrices = zip(
+            (*self.arrays, self.results[launch]), self.places, (row, row, 0), strict=True
+        )
         return [
-            array.ctypes.data + first * array.itemsize
-            for array, first in zip(arrays, firsts, strict=True)
+            array.ctypes.data + (place.first + skipped * place.ld) * array.itemsize
+            for array, place, skipped in matrices
         ]
 
     def matrix(self, which: int, row: int = 0) -> NDArray[Any]:
         """Return M rows of A or K rows of B from `row` on, or C, as drawn."""
         place, rows = self.places[which], (self.given.m, self.given.k, self.given.m)[which]
         first = place.first + row * place.ld
-        return self.drawn[which][first : first + rows * place.ld].reshape(rows, place.ld)[
-            :, : place.cols
-        ]
+        whole_rows = self.drawn[which][first : first + rows * place.ld].reshape(rows, place.ld)
+        return whole_rows[:, : place.cols]
 
 
 class Cpu(Device):
@@ -169,10 +170,8 @@ class Cpu(Device):
         at = self._at
         if at.seed != seed:
             for array, place, draw in zip(at.drawn, at.places, draws(self.given), strict=True):
-                pointer = ctypes.c_void_p(array.ctypes.data)
-                self._support.fill(
-                    pointer, array.itemsize, _Place(*place), _Draw(*draw._replace(seed=seed))
-                )
+                drawing = _Draw(*draw._replace(seed=seed))
+                self._support.fill(_pointer(array), array.itemsize, _Place(*place), drawing)
             at.seed = seed
         for array, drawn in zip(at.arrays, at.drawn[:2], strict=True):
             array[:] = drawn
@@ -187,21 +186,11 @@ class Cpu(Device):
 
     def arguments(self, *addresses: int) -> list[Any]:
         """Return the arguments of `gemm` for A, B and C at the addresses, as ctypes."""
-        problem, c_type = self.given, C_TYPES[self.given.element_type]
-        alpha, beta = (c_type(float(value)) for value in scalars(problem))
-        pointer = [ctypes.c_void_p(address) for address in addresses]
-        sizes = [ctypes.c_int(size) for size in (problem.m, problem.n, problem.k)]
-        return [
-            *sizes,
-            alpha,
-            pointer[0],
-            ctypes.c_int(problem.lda),
-            pointer[1],
-            ctypes.c_int(problem.ldb),
-            beta,
-            pointer[2],
-            ctypes.c_int(problem.ldc),
-        ]
+        p, number = self.given, ctypes.c_int
+        alpha, beta = (C_TYPES[p.element_type](float(value)) for value in scalars(p))
+        a, b, c = map(ctypes.c_void_p, addresses)
+        sizes = number(p.m), number(p.n), number(p.k)
+        return [*sizes, alpha, a, number(p.lda), b, number(p.ldb), beta, c, number(p.ldc)]
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
         # its own file has its own static variables: of two with the same binary, one would find the
@@ -228,21 +217,17 @@ class Cpu(Device):
         at = self._at
         if at.reference[:2] != (at.seed, row):
             alpha, beta = (float(value) for value in scalars(self.given))
-            matrices = (at.matrix(which, 0 if which == 2 else row) for which in range(3))
-            arrays = reference(alpha, beta, *matrices)
+            arrays = reference(alpha, beta, at.matrix(0, row), at.matrix(1, row), at.matrix(2))
             at.reference = at.seed, row, *map(np.ascontiguousarray, arrays)
         return at.reference[2], at.reference[3]
 
     def _compare(self, result: NDArray[Any], row: int) -> Errors:
-        at, sums = self._at, np.empty((1, 7))
-        pointers = [
-            ctypes.c_void_p(array.ctypes.data) for array in (result, *self._reference(row), sums)
-        ]
+        sums = np.empty((1, 7))
         self._support.compare(
-            pointers[0],
+            _pointer(result),
             result.itemsize,
-            _Place(*at.places[2]),
-            *pointers[1:],
+            _Place(*self._at.places[2]),
+            *map(_pointer, (*self._reference(row), sums)),
             exact_elements(self.given),
         )
         return errors_of(sums)
@@ -333,9 +318,7 @@ class Cpu(Device):
     def _evict(self, launches: int) -> None:
         """Drop the operands, and the results of `launches` launches, from all caches."""
         for array in (*self._at.arrays, self._at.rooms[:launches]):
-            if not self._support.evict(
-                ctypes.c_void_p(array.ctypes.data), ctypes.c_longlong(array.nbytes)
-            ):
+            if not self._support.evict(_pointer(array), ctypes.c_longlong(array.nbytes)):
                 raise Refused(
                     "not_supported",
                     "nothing evicts data from this processor's caches that a program may use",
@@ -347,30 +330,18 @@ class Cpu(Device):
         """
         at, p = self._at, self.given
         signs, projection, sums = np.empty(p.n), np.empty(p.k), np.empty(3)
-        pointer = [
-            ctypes.c_void_p(array.ctypes.data)
-            for array in (*at.arrays, result, *at.drawn, signs, projection, sums)
-        ]
-        place = [_Place(*place) for place in at.places]
-        self._support.signs(
-            pointer[6], ctypes.c_longlong(p.n), ctypes.c_uint64(int(self._random.integers(2**63)))
-        )
-        factors = (ctypes.c_double(float(value)) for value in scalars(p))
+        seed = ctypes.c_uint64(int(self._random.integers(2**63)))
+        self._support.signs(_pointer(signs), ctypes.c_longlong(p.n), seed)
+        matrices: list[Any] = []
+        for array, drawn, place in zip((*at.arrays, result), at.drawn, at.places, strict=True):
+            matrices += [_pointer(array), _pointer(drawn), _Place(*place)]
         getattr(self._support, f"audit_{p.element_type}")(
-            pointer[0],
-            pointer[3],
-            place[0],
-            pointer[1],
-            pointer[4],
-            place[1],
-            pointer[2],
-            pointer[5],
-            place[2],
+            *matrices,
             ctypes.c_longlong(row),
-            pointer[6],
-            *factors,
-            pointer[7],
-            pointer[8],
+            _pointer(signs),
+            *(ctypes.c_double(float(value)) for value in scalars(p)),
+            _pointer(projection),
+            _pointer(sums),
             *(_Draw(*draw) for draw in draws(p)[:2]),
         )
         return Audit(float(sums[0]), int(sums[1]), int(sums[2]))
@@ -410,14 +381,12 @@ class Cpu(Device):
 
         def fma(thread: int) -> float:
             out = ctypes.c_float()
-            result: float = support.peak_fma(
-                rounds, ctypes.c_float(0.999), ctypes.c_float(0.001), ctypes.byref(out)
-            )
-            return 2 * result
+            factor, term = ctypes.c_float(0.999), ctypes.c_float(0.001)
+            return 2.0 * float(support.peak_fma(rounds, factor, term, ctypes.byref(out)))
 
         def copy(thread: int) -> float:
-            arguments = (ctypes.c_void_p(array[thread].ctypes.data) for array in (target, source))
-            support.peak_copy(*arguments, ctypes.c_size_t(copied))
+            to, of = _pointer(target[thread]), _pointer(source[thread])
+            support.peak_copy(to, of, ctypes.c_size_t(copied))
             return 2.0 * copied
 
         return {"fp32_tflops": _rate(fma, threads) * 1e-6, "copy_tb_s": _rate(copy, threads) * 1e-6}
@@ -452,9 +421,9 @@ def _load_from(folder: Path, support: Path) -> Any:
 
 
 def _others_computing() -> bool:
-    others = {path.name: path for path in Path("/proc/self/task").iterdir()}
-    del others[str(threading.get_native_id())]
-    return any(_state(path) == "R" for path in others.values())
+    mine = str(threading.get_native_id())
+    tasks = Path("/proc/self/task").iterdir()
+    return any(_state(task) == "R" for task in tasks if task.name != mine)
 
 
 def _state(task: Path) -> str:

@@ -60,25 +60,20 @@ class Cuda(Device):
         self.context = self.device.retain_primary_context()
         self.context.push()
         self.stream = cuda.Stream()
-        self._support = Support(
-            support,
-            self.stream,
-            self.device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT),
-        )
+        sms = self._attribute("MULTIPROCESSOR_COUNT")
+        shared = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        self.names = {
+            "sm_count": sms,
+            "shared_memory_per_block": shared,
+            "clusters_of_4": clusters_at_once(support, 4, shared),
+        }
+        self._support = Support(support, self.stream, sms)
         self._events: list[tuple[Any, Any]] = []
         self._gate = cuda.pagelocked_zeros(1, np.uint32, mem_flags=cuda.host_alloc_flags.DEVICEMAP)
         self._gate_address = int(self._gate.base.get_device_pointer())
         self._turn = 0
         check_gate(self.device.name(), self._wait_for_gate()[0].name)
-        attribute = cuda.device_attribute
-        shared = self.device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-        self.names = {
-            "sm_count": self.device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
-            "shared_memory_per_block": shared,
-            "clusters_of_4": clusters_at_once(support, 4, shared),
-        }
-        l2 = self.device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE)
-        self._flush_bytes = max(2 * l2, 64 << 20)
+        self._flush_bytes = max(2 * self._attribute("L2_CACHE_SIZE"), 64 << 20)
         self._flush: Any = None
         self._modules: dict[bytes, Any] = {}
         self._read_at = -math.inf
@@ -87,6 +82,10 @@ class Cuda(Device):
         self._workspace_bytes = 0
         self._at: Operands
         self.blas = baselines(self)
+
+    def _attribute(self, name: str) -> int:
+        """Return an attribute of the device by its name in PyCUDA."""
+        return int(self.device.get_attribute(getattr(cuda.device_attribute, name)))
 
     def operands(self, problem: Problem) -> Operands:
         at = Operands(problem, self._support, self.blas)
@@ -141,11 +140,9 @@ class Cuda(Device):
             raise self._support.failure(error, "the cubin cannot be used: ", fatal=False) from None
 
         def bind(a: int, b: int, c: int) -> Call:
-            (m, n, k, lda, ldb, ldc), (at_a, at_b, at_c) = (
-                map(c_int, (p.m, p.n, p.k, p.lda, p.ldb, p.ldc)),
-                map(c_void_p, (a, b, c)),
-            )
-            arguments: list[Any] = [m, n, k, alpha, at_a, lda, at_b, ldb, beta, at_c, ldc]
+            arguments: list[Any] = [c_int(p.m), c_int(p.n), c_int(p.k), alpha]
+            arguments += [c_void_p(a), c_int(p.lda), c_void_p(b), c_int(p.ldb), beta]
+            arguments += [c_void_p(c), c_int(p.ldc)]
 
             def call() -> None:
                 # looked up at every call: the workspace grows when another configuration needs more
@@ -261,10 +258,8 @@ class Cuda(Device):
     ) -> list[Timed]:
         at, support, number = self._at, self._support, len(samples)
         # neither the audited launch nor the signs of its audit can be known before it is made
-        secret, chosen = (
-            int(self._random.integers(2**63)),
-            [audited_launch(self._random, it.times, compare) for it in samples],
-        )
+        secret = int(self._random.integers(2**63))
+        chosen = [audited_launch(self._random, sample.times, compare) for sample in samples]
         if cold and self._flush is None:
             self._flush = self._support.allocate(
                 self._flush_bytes, "what flushes the caches", apart=True
@@ -355,12 +350,9 @@ class Cuda(Device):
         """Have the stream wait until the gate has the number of this turn; return the driver's
         answer.
         """
-        raw, equal = (
-            driver.CUstream(self.stream.handle),
-            driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ.value,
-        )
+        equal = driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ.value
         answer: tuple[Any, ...] = driver.cuStreamWaitValue32(
-            raw, self._gate_address, self._turn, equal
+            driver.CUstream(self.stream.handle), self._gate_address, self._turn, equal
         )
         return answer
 
@@ -369,10 +361,8 @@ class Cuda(Device):
 
     def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
         at, support = self._at, self._support
-        secret, chosen = (
-            int(self._random.integers(2**63)),
-            audited_launch(self._random, sample.times),
-        )
+        secret = int(self._random.integers(2**63))
+        chosen = audited_launch(self._random, sample.times)
         try:
             support.begin(1)
             at.renew(seed)
@@ -397,14 +387,14 @@ class Cuda(Device):
             self.stream.synchronize()
             last = len(windows.calls)
             self.busy_us += windows.us(0, last)
-            (audit,), (errors,), ((mhz, least),) = (
-                support.audits(1),
-                support.errors(1),
-                support.clocks(1),
-            )
-            us = max(windows.us(first, last), least) / done
+            ((mhz, least),) = support.clocks(1)
             return Timed(
-                us, audit, errors, sm_clock_mhz=mhz, settled=settled, power_w=meter.watts()
+                max(windows.us(first, last), least) / done,
+                support.audits(1)[0],
+                support.errors(1)[0],
+                sm_clock_mhz=mhz,
+                settled=settled,
+                power_w=meter.watts(),
             )
         except cuda.Error as error:
             raise self._support.failure(error) from None
@@ -413,23 +403,16 @@ class Cuda(Device):
         return self._board.other_processes()
 
     def describe(self) -> dict[str, Any]:
-        attribute = cuda.device_attribute
         return {
             "compute_capability": "{}.{}".format(*self.device.compute_capability()),
-            "sm_count": self.device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
+            "sm_count": self.names["sm_count"],
             "clusters_of_4": self.names["clusters_of_4"],
             "memory_bytes": self.device.total_memory(),
-            "cache_bytes": self.device.get_attribute(attribute.L2_CACHE_SIZE),
-            "shared_memory_per_sm_bytes": self.device.get_attribute(
-                attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
-            ),
-            "shared_memory_per_block_bytes": self.device.get_attribute(
-                attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
-            ),
-            "registers_per_sm": self.device.get_attribute(
-                attribute.MAX_REGISTERS_PER_MULTIPROCESSOR
-            ),
-            "threads_per_sm": self.device.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
+            "cache_bytes": self._attribute("L2_CACHE_SIZE"),
+            "shared_memory_per_sm_bytes": self._attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+            "shared_memory_per_block_bytes": self.names["shared_memory_per_block"],
+            "registers_per_sm": self._attribute("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+            "threads_per_sm": self._attribute("MAX_THREADS_PER_MULTIPROCESSOR"),
             "cuda_driver_version": cuda.get_driver_version(),
             **self._board.describe(),
         }
@@ -444,17 +427,16 @@ class Cuda(Device):
         def copy() -> None:
             cuda.memcpy_dtod_async(int(target), int(source), half, self.stream)
 
-        calls = [call for call, _ in launches.values()]
-        *times_us, copy_us = np.median(
-            [self.time_calls([*calls, copy]) for _ in range(30)][10:], axis=0
-        ).tolist()
+        calls = [*(call for call, _ in launches.values()), copy]
+        rounds = [self.time_calls(calls) for _ in range(30)][10:]
+        *times_us, copy_us = np.median(rounds, axis=0).tolist()
         rates = {
             name: work / us * 1e-6
             for (name, (_, work)), us in zip(launches.items(), times_us, strict=True)
         }
-        l2 = self.device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE)
-        rates |= {"copy_tb_s": 2 * half / copy_us * 1e-6} | cuda_peaks.memory(
-            self._support, self.time_calls, sms, l2, copy
+        rates["copy_tb_s"] = 2 * half / copy_us * 1e-6
+        rates |= cuda_peaks.memory(
+            self._support, self.time_calls, sms, self._attribute("L2_CACHE_SIZE"), copy
         )
         source.free()
         target.free()

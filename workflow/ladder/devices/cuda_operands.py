@@ -172,10 +172,8 @@ class Support:
         """Make the scratch at least `size` bytes large. Raises as `allocate` does."""
         if size > self._scratch_bytes:
             self.release()
-            self._scratch, self._scratch_bytes = (
-                self.allocate(size, "the float64 reference", apart=True),
-                size,
-            )
+            self._scratch = self.allocate(size, "the float64 reference", apart=True)
+            self._scratch_bytes = size
 
     def release(self) -> None:
         """Free the scratch."""
@@ -294,14 +292,8 @@ class Operands:
         self.graphs: list[Any] = []
         """Captured launches on these operands. The device frees them."""
         m, n, k = given.m, given.n, given.k
-        sizes = {
-            "a": 8 * m * k,
-            "b": 8 * k * n,
-            "r": 8 * m * n,
-            "s": 8 * m * n,
-            "w": 8 * k,
-            "squares": 8 * k,
-        }
+        wide = {"a": m * k, "b": k * n, "r": m * n, "s": m * n, "w": k, "squares": k}
+        sizes = {name: 8 * count for name, count in wide.items()}
         sizes["c"] = self.size * self.place_c.total
         self._at: dict[str, int] = {}
         """Where in the scratch things are made: A, B, R and S in float64, B x and the squares of
@@ -309,10 +301,8 @@ class Operands:
         """
         self.scratch_bytes = 0
         for name, size in sizes.items():
-            self._at[name], self.scratch_bytes = (
-                self.scratch_bytes,
-                self.scratch_bytes + size + -size % SHIFT_BYTES,
-            )
+            self._at[name] = self.scratch_bytes
+            self.scratch_bytes += size + -size % SHIFT_BYTES
         self._buffers: list[Any] = []
         self._support, self._blas = support, blas
         self._random = np.random.default_rng()
@@ -334,10 +324,8 @@ class Operands:
         There are so many sets that the others go through `flush` bytes before a set's turn comes
         again. Raises as `Support.allocate` does.
         """
-        count = min(
-            times,
-            1 + math.ceil(flush / (self.size * sum(place.total for place in places(self.given)))),
-        )
+        one_set = self.size * sum(place.total for place in places(self.given))
+        count = min(times, 1 + math.ceil(flush / one_set))
         extra = view_step(self.given) * (math.ceil(times / count) - 1)
         if extra > self.extra:
             self.extra, self.sets = extra, []  # the smaller buffers are freed with the operands
@@ -427,27 +415,21 @@ class Operands:
     def poison(self, buffer: int, seed: int) -> None:
         """Queue the poisoning of a buffer of C: canaries, or its old values if beta is not 0."""
         if self.given.beta == 0:
-            cuda.memset_d32_async(
-                buffer, CANARY, self.place_c.total * self.size // 4, self._support.stream
-            )
+            words = self.place_c.total * self.size // 4
+            cuda.memset_d32_async(buffer, CANARY, words, self._support.stream)
         else:
-            self._queue(
-                "fill",
-                "PqqqqqiiiiiiiiiiQ",
-                buffer,
-                *self.place_c,
-                *self.draws[2]._replace(seed=seed),
-            )
+            draw = self.draws[2]._replace(seed=seed)
+            self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer, *self.place_c, *draw)
 
     def poison_results(self, launches: int, sets: int, seed: int) -> None:
         """Queue the poisoning of the C of each launch of a sample, and of the rooms in which they
         lie.
         """
-        cuda.memset_d32_async(
-            self.results, CANARY, launches * self.stride // 4, self._support.stream
-        )
-        for launch in range(launches) if self.given.beta != 0 else ():
-            self.poison(self._result(launch), _seed(seed, launch % sets))
+        words = launches * self.stride // 4
+        cuda.memset_d32_async(self.results, CANARY, words, self._support.stream)
+        if self.given.beta != 0:
+            for launch in range(launches):
+                self.poison(self._result(launch), _seed(seed, launch % sets))
 
     def make_reference(self, seed: int, launch: int = 0, sets: int = 1) -> None:
         """Queue R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| of a launch's operands
@@ -459,23 +441,19 @@ class Operands:
         index, row = self._turn_of(launch, sets)
         m, n, k = self.given.m, self.given.n, self.given.k
         alpha, beta = (float(value) for value in scalars(self.given))
-        sides = (0, row, m, k, self._scratch("a")), (1, row, k, n, self._scratch("b"))
+        a, b = self._scratch("a"), self._scratch("b")
         for absolute, out in ((0, self._scratch("r")), (1, self._scratch("s"))):
             if absolute and whole(self.given):
                 cuda.memset_d32_async(out, 0, 2 * m * n, self._support.stream)
                 continue
-            for matrix, skip, rows, cols, wide in (
-                *sides,
-                *([(2, 0, m, n, out)] if beta != 0 else []),
-            ):
-                draw = self.draws[matrix]._replace(seed=_seed(seed, index))
-                self._queue(
-                    "draw_wide", "iiiiiiiiiiQqqqPi", *draw, skip, rows, cols, wide, absolute
-                )
+            matrices = [(row, m, k, a), (row, k, n, b)]
+            if beta != 0:
+                matrices.append((0, m, n, out))
+            for draw, wide in zip(self.draws, matrices, strict=False):
+                draw = draw._replace(seed=_seed(seed, index))
+                self._queue("draw_wide", "iiiiiiiiiiQqqqPi", *draw, *wide, absolute)
             factor = abs if absolute else float
-            self._blas.product64(
-                m, n, k, factor(alpha), sides[0][-1], sides[1][-1], factor(beta), out
-            )
+            self._blas.product64(m, n, k, factor(alpha), a, b, factor(beta), out)
 
     def check_reference(self) -> None:
         """Compare sampled elements of the reference with the host's arithmetic on the data in the
@@ -483,30 +461,19 @@ class Operands:
 
         This verifies the verification itself. Raises `RuntimeError` if they differ.
         """
-        given = self.given
-        dtype, alpha, beta = (
-            stored_type(given.element_type),
-            *(float(value) for value in scalars(given)),
-        )
+        given, dtype = self.given, stored_type(self.given.element_type)
+        alpha, beta = (float(value) for value in scalars(given))
         random = np.random.default_rng(given.seed)
         rows, cols = random.integers(0, given.m, SAMPLED), random.integers(0, given.n, SAMPLED)
         first_a, first_b, first_c = self.spare()
         self.poison(self._scratch("c"), given.seed)
         self._support.stream.synchronize()
-        got, a, b, c = (
-            np.empty(1),
-            np.empty(given.k, dtype),
-            np.empty((given.k, 1), dtype),
-            np.zeros(1, dtype),
-        )
+        got, c = np.empty(1), np.zeros(1, dtype)
+        a, b = np.empty(given.k, dtype), np.empty((given.k, 1), dtype)
         column = cuda.Memcpy2D()
         column.set_dst_host(b)
-        column.width_in_bytes, column.height, column.src_pitch = (
-            dtype.itemsize,
-            given.k,
-            dtype.itemsize * given.ldb,
-        )
-        column.dst_pitch = dtype.itemsize
+        column.width_in_bytes = column.dst_pitch = dtype.itemsize
+        column.height, column.src_pitch = given.k, dtype.itemsize * given.ldb
         for row, col in zip(rows.tolist(), cols.tolist(), strict=True):
             cuda.memcpy_dtoh(got, self._scratch("r") + 8 * (row * given.n + col))
             cuda.memcpy_dtoh(a, first_a + dtype.itemsize * row * given.lda)
@@ -519,11 +486,7 @@ class Operands:
                     value.item() for value in operands.reference(alpha, beta, a[None], b, c[None])
                 )
                 off = abs(got[0] - expected)
-            alike = (
-                np.isfinite(expected)
-                or got[0] == expected
-                or (np.isnan(got[0]) and np.isnan(expected))
-            )
+            alike = np.isfinite(expected) or np.array_equal(got[0], expected, equal_nan=True)
             if not alike or off > 2.0**-52 * (given.k + 2) * scale:
                 raise RuntimeError(
                     f"the float64 reference is wrong at C[{row}][{col}]: {got[0]} instead of "
@@ -532,15 +495,10 @@ class Operands:
 
     def compare(self, launch: int = 0) -> None:
         """Queue the comparison of a launch's C with the reference."""
-        exact = exact_elements(self.given)
-        at = (
-            self._result(launch),
-            *self.place_c,
-            self._scratch("r"),
-            self._scratch("s"),
-            self._support.address("sums"),
-        )
-        self._queue("compare", "PqqqqqPPPi", *at, exact)
+        expected = self._scratch("r"), self._scratch("s")
+        to, exact = self._support.address("sums"), exact_elements(self.given)
+        result = self._result(launch)
+        self._queue("compare", "PqqqqqPPPi", result, *self.place_c, *expected, to, exact)
 
     def audit(self, launch: int, sets: int, seed: int, secret: int) -> None:
         """Queue the audit of a launch; `secret` is the seed of the random signs."""
@@ -548,20 +506,15 @@ class Operands:
         (a, b), (w, squares) = self.sets[index], (self._scratch("w"), self._scratch("squares"))
         draw_a, draw_b, draw_c = (draw._replace(seed=_seed(seed, index)) for draw in self.draws)
         self._support.clear_audit()
-        audit = self._support.address("audit")
+        audit, most = self._support.address("audit"), 4 * CHECK_BLOCKS
         of_b = b.address, *b.place, *draw_b, row, p.k, secret, w, squares, audit
-        self._queue(
-            "audit_b", "PqqqqqiiiiiiiiiiQqqQPPP", *of_b, blocks=min(b.place.rows, 4 * CHECK_BLOCKS)
-        )
+        layout = "PqqqqqiiiiiiiiiiQqqQPPP"
+        self._queue("audit_b", layout, *of_b, blocks=min(b.place.rows, most))
         factors = (float(value) for value in scalars(p))
         of_c = self._result(launch), *self.place_c, *draw_c
         of_a = a.address, *a.place, *draw_a, row, *of_c, w, squares, secret, *factors, audit
-        self._queue(
-            "audit_a",
-            "PqqqqqiiiiiiiiiiQqPqqqqqiiiiiiiiiiQPPQddP",
-            *of_a,
-            blocks=min(a.place.rows, 4 * CHECK_BLOCKS),
-        )
+        layout = "PqqqqqiiiiiiiiiiQqPqqqqqiiiiiiiiiiQPPQddP"
+        self._queue("audit_a", layout, *of_a, blocks=min(a.place.rows, most))
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return A, B and C drawn from the problem's own seed, and the first launch's result. Each
@@ -570,10 +523,9 @@ class Operands:
         self.draw(self.given.seed, 1)
         self.poison(self._scratch("c"), self.given.seed)
         self._support.stream.synchronize()
-        arrays, own = [], places(self.given)
-        for place, address in zip(
-            (*own, own[2]), (*self.spare(), self.of_launch(0, 1)[2]), strict=True
-        ):
+        arrays, own = [], (*places(self.given), self.place_c)
+        addresses = (*self.spare(), self.of_launch(0, 1)[2])
+        for place, address in zip(own, addresses, strict=True):
             array = np.empty(place.total - place.first, stored_type(self.given.element_type))
             cuda.memcpy_dtoh(array, address)
             arrays.append(array)

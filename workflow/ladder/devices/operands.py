@@ -76,30 +76,18 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     are.
     """
     element = ELEMENT_TYPES[problem.element_type]
-    digits, output = (
-        -int(math.log2(roundoff)) for roundoff in (element.unit_roundoff, element.output_roundoff)
-    )
+    digits = -int(math.log2(element.unit_roundoff))
+    output = -int(math.log2(element.output_roundoff))
     # half of the budget for the small ones (beta C is counted with them), half for the wide ones
-    small = next(
-        (
-            s
-            for s in (4, 2, 1)
-            if s * s * max((problem.k + 1) / 2 ** (digits - 3), problem.k**0.5 / 2 ** (output - 2))
-            <= 1
-        ),
-        1,
-    )
-    wide = TF32_DIGITS if problem.distribution == "exact_tf32" else min(digits - 12, output - 2)
+    taken = max((problem.k + 1) / 2 ** (digits - 3), problem.k**0.5 / 2 ** (output - 2))
+    small = next((number for number in (4, 2) if number**2 * taken <= 1), 1)
+    if problem.distribution == "exact_tf32":
+        wide, full = TF32_DIGITS, 0
+    elif output == digits:
+        wide, full = min(digits - 12, output - 2), output - 1
+    else:
+        wide, full = min(digits - 12, output - 2), output if problem.k <= 2 else 0
     period = max(1, math.ceil(problem.k * small * 2**wide / 2 ** min(digits - 3, output - 2)))
-    full = (
-        0
-        if problem.distribution == "exact_tf32"
-        else output - 1
-        if output == digits
-        else output
-        if problem.k <= 2
-        else 0
-    )
     mean_square = (small + 1) * (2 * small + 1) / 6
     alone = math.ceil(problem.k * mean_square**2 / 4 ** (output - 4))
     common = (problem.k, small, wide, period, full, alone, *element.exponents, problem.seed)
@@ -119,11 +107,9 @@ def exact_elements(problem: Problem) -> int:
     factors = (math.frexp(abs(factor))[0] for factor in (problem.alpha, problem.beta))
     if not all(factor in (0.0, 0.5) for factor in factors):
         return 0
-    return (
-        2
-        if problem.distribution == "mixed"
-        else int(problem.distribution in ("integers", "exact", "exact_tf32"))
-    )
+    if problem.distribution == "mixed":
+        return 2
+    return int(problem.distribution in ("integers", "exact", "exact_tf32"))
 
 
 def whole(problem: Problem) -> bool:
@@ -148,11 +134,9 @@ def exactly(problem: Problem, tf32: bool = False) -> Problem:
     """
 
     def power(factor: float) -> float:
-        return (
-            math.copysign(2.0 ** max(-1, min(1, round(math.log2(abs(factor))))), factor)
-            if factor
-            else 0.0
-        )
+        if factor == 0:
+            return 0.0
+        return math.copysign(2.0 ** max(-1, min(1, round(math.log2(abs(factor))))), factor)
 
     return replace(
         problem,
@@ -207,9 +191,8 @@ def audited_launch(random: np.random.Generator, times: int, last: bool = False) 
 
 def scalars(problem: Problem) -> tuple[Any, Any]:
     """Return alpha and beta rounded to the type of the sums, as the kernels get them."""
-    accumulator = (
-        np.float64 if ELEMENT_TYPES[problem.element_type].accumulator == "double" else np.float32
-    )
+    double = ELEMENT_TYPES[problem.element_type].accumulator == "double"
+    accumulator = np.float64 if double else np.float32
     return accumulator(problem.alpha), accumulator(problem.beta)
 
 
@@ -246,13 +229,6 @@ def reference(
 
 def errors_of(sums: NDArray[np.float64]) -> Errors:
     """Return the `Errors` from rows of seven sums, which `compare` writes for each part of C."""
-    total, first = sums.sum(axis=0), int(sums[:, 3].argmax())
-    return Errors(
-        float(total[0]),
-        float(total[1]),
-        float(total[2]),
-        float(sums[first, 3]),
-        int(sums[first, 4]),
-        int(total[5]),
-        int(total[6]),
-    )
+    diff2, ref2, scale2, _, _, wild, stray = sums.sum(axis=0).tolist()
+    worst, where = sums[sums[:, 3].argmax(), 3:5].tolist()
+    return Errors(diff2, ref2, scale2, worst, int(where), int(wild), int(stray))
