@@ -111,7 +111,7 @@ def test_the_template_is_right_in_the_gauntlet(tmp_path: Path) -> None:
 
 
 def test_the_kernel_of_the_readme_is_right_in_the_gauntlet(tmp_path: Path) -> None:
-    (block,) = (it for it in documented.blocks() if it.page == "README.md")
+    (block,) = (block for block in documented.blocks() if block.page == "README.md")
     kernel = parse(written(tmp_path / "kernels" / "cuda" / "90_mine.cu", block.text))
     for configuration, _ in kernel.expand({}, ["float32"]):
         check("pocl", kernel, configuration, problems("float32"), tmp_path / configuration.slug)

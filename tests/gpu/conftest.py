@@ -15,12 +15,7 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     support = tmp_path_factory.mktemp("support") / "support.cubin"
     support.write_bytes(compile_support("cuda", device.arch))
     opened: Any = open_device("cuda", device.uuids[0], support)
-    opened.arch, opened.support, opened.made, opened.copies, opened.binaries = (
-        device.arch,
-        support,
-        {},
-        {},
-        {},
-    )
+    opened.arch, opened.support = device.arch, support
+    opened.made, opened.copies, opened.binaries = {}, {}, {}
     yield opened
     opened.close()

@@ -40,12 +40,9 @@ def chosen(kernel: Kernel) -> list[Configuration]:
         for configuration, objection in kernel.expand({}, kernel.element_types[:1])
         if not objection
     ]
-    is_asynchronous = kernel.compute_capability or kernel.architecture
-    return (
-        legal[:: -(-len(legal) // AT_MOST)]
-        if is_asynchronous
-        else list(dict.fromkeys([legal[0], legal[-1]]))
-    )
+    if kernel.compute_capability or kernel.architecture:
+        return legal[:: -(-len(legal) // AT_MOST)]
+    return list(dict.fromkeys([legal[0], legal[-1]]))
 
 
 def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[Problem]:
@@ -65,17 +62,12 @@ def compiled(
 ) -> list[tuple[Kernel, Sequence[tuple[Configuration, Resource]]]]:
     """What is launched of each kernel, compiled into a folder, or found there."""
     kernels = []
-    for kernel in (
-        kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"
-    ):
+    for kernel in kernel_file.discover(ROOT).values():
+        if kernel.kind != "cuda":
+            continue
         configurations = chosen(kernel)
-        rows = compile_kernel(
-            kernel,
-            [(configuration, "") for configuration in configurations],
-            arch,
-            folder / kernel.name,
-            os.cpu_count() or 1,
-        )
+        asked = [(configuration, "") for configuration in configurations]
+        rows = compile_kernel(kernel, asked, arch, folder / kernel.name, os.cpu_count() or 1)
         kernels.append((kernel, list(zip(configurations, rows, strict=True))))
     return kernels
 
@@ -100,8 +92,10 @@ def main(folder: Path, only_compile: bool) -> None:
             if (problem.m, problem.n, problem.k) in SHAPES
         ]
         for configuration, row in rows:
-            given = [*small, *waves(kernel, configuration, device.names["sm_count"])]
-            for problem in given if row.status == "compiled" else []:
+            if row.status != "compiled":
+                continue
+            binary = (folder / kernel.name / row.binary).read_bytes()
+            for problem in [*small, *waves(kernel, configuration, device.names["sm_count"])]:
                 if problem not in made:
                     made[problem] = device.operands(problem)
                 device.use(made[problem])
@@ -109,9 +103,7 @@ def main(folder: Path, only_compile: bool) -> None:
                     continue
                 subject = f"{kernel.name} {configuration.label} on {describe(problem)}"
                 print(subject, flush=True)  # what the tool says next is about this
-                launch = device.kernel(
-                    kernel, configuration, (folder / kernel.name / row.binary).read_bytes()
-                )
+                launch = device.kernel(kernel, configuration, binary)
                 verdict = judge(device.check(launch), problem, tf32)
                 launched += 1
                 if verdict.status != "correct":

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.gpu
 def stranger(tmp_path_factory) -> Stranger:
     """A clone with the kernel that the README has its reader write."""
     made = Stranger(tmp_path_factory.mktemp("stranger") / "gemm-ladder")
-    (block,) = (it for it in documented.blocks() if it.page == "README.md")
+    (block,) = (block for block in documented.blocks() if block.page == "README.md")
     made.write("kernels/cuda/90_mine.cu", block.text)
     return made
 

@@ -59,11 +59,8 @@ def test_cublas_passes_the_gauntlet(gpu, name, element_type):
             verdict = judge(gpu.check(launch), problem, tf32)
             if name in REDUCING and element_type in OF_CUDA and INEXACT in verdict.reason:
                 continue
-            assert verdict.status == "correct", (
-                configuration.label,
-                describe(problem),
-                verdict.reason,
-            )
+            where = configuration.label, describe(problem), verdict.reason
+            assert verdict.status == "correct", where
 
 
 def test_cublas_with_fp32_sums_is_exact_where_cublas_may_not_be(gpu):
@@ -97,14 +94,13 @@ def test_no_variable_changes_what_cublas_does(gpu, monkeypatch, variables):
             "attributes": session.worker().attributes,
             "peaks": {"copy_tb_s": 99},
         }
-        of_candidate = {}
-        session.time_group(problem, candidates, LIMITS, 0, of_candidate.__setitem__, together=True)
-        timed = [of_candidate[candidate] for candidate in candidates]
+        timed = {}
+        session.time_group(problem, candidates, LIMITS, 0, timed.__setitem__, together=True)
         session.end()
-        assert [columns["status"] for columns in timed] == ["correct"] * 2
-        return session.environment, [
-            (median(columns["samples_us"]), columns["frobenius_error"]) for columns in timed
-        ]
+        rows = [timed[candidate] for candidate in candidates]
+        assert [row["status"] for row in rows] == ["correct"] * 2
+        found = [(median(row["samples_us"]), row["frobenius_error"]) for row in rows]
+        return session.environment, found
 
     plain = outcomes()
     for name, value in variables.items():
@@ -172,15 +168,14 @@ def test_the_device_draws_what_the_host_draws(gpu, distribution, element_type):
             if distribution in APPROXIMATE:
                 # float64 shows what the functions themselves leave open, near a cosine's zeros the
                 # most
-                eps, least = (
-                    2 * element.output_roundoff,
-                    2.0 ** (element.exponents[0] + 1) * element.output_roundoff,
+                eps = 2 * element.output_roundoff
+                least = 2.0 ** (element.exponents[0] + 1) * element.output_roundoff
+                np.testing.assert_allclose(
+                    values(actual),
+                    values(expected),
+                    rtol=max(2 * eps, 1e-13),
+                    atol=16 * eps if distribution == "normal" else least,
                 )
-                near = {
-                    "rtol": max(2 * eps, 1e-13),
-                    "atol": 16 * eps if distribution == "normal" else least,
-                }
-                np.testing.assert_allclose(values(actual), values(expected), **near, equal_nan=True)
             else:
                 assert actual.tobytes() == expected.tobytes()
 
@@ -261,11 +256,11 @@ def test_what_spoils_c_fails_the_comparison_of_all_elements(gpu, element_type):
         assert judge(gpu.check(gpu.baseline("cublas")), problem).status == "correct"
         for where in ("an element of C", "before C", "in the padding of C", "after C"):
             index = PLACES[where][0](problem)[1]
-            errors = gpu.check(
-                beside(
-                    gpu, lambda a, b, c, index=index: spoil_at(gpu, c + index * size, element_type)
-                )
-            )
+
+            def spoil(a, b, c, index=index):
+                spoil_at(gpu, c + index * size, element_type)
+
+            errors = gpu.check(beside(gpu, spoil))
             assert judge(errors, problem).status == "incorrect"
             written = max(1, 4 // size)
             assert errors.stray == (0 if where == "an element of C" else written)
@@ -278,13 +273,11 @@ def test_what_is_written_far_from_a_matrix_is_found(gpu):
     with given(gpu, problem) as operands:
         for address, place in operands.sets[0]:
             for far in (address, address + 4 * (place.total - 1)):
-                sample = gpu.sample(
-                    beside(gpu, lambda a, b, c, far=far: spoil_at(gpu, far, "float32")), 1
-                )
+                launch = beside(gpu, lambda a, b, c, far=far: spoil_at(gpu, far, "float32"))
+                sample = gpu.sample(launch, 1)
                 for seed in range(2):
-                    assert "1 elements of A and B were overwritten" in fault(
-                        gpu.time_round([sample], False, seed)[0].audit, problem
-                    )
+                    audit = gpu.time_round([sample], False, seed)[0].audit
+                    assert "1 elements of A and B were overwritten" in fault(audit, problem)
 
 
 def test_a_launch_that_knows_where_it_is_judged_hides_nothing(gpu):
@@ -314,13 +307,10 @@ def test_a_launch_that_knows_where_it_is_judged_hides_nothing(gpu):
         samples = [gpu.sample(launch, 1) for launch in (right, wrong)]
         for seed in range(4):
             of_right, of_wrong = gpu.time_round(samples, False, seed, compare=True)
-            assert (fault(of_right.audit, problem), judge(of_right.errors, problem).status) == (
-                "",
-                "correct",
-            )
-            assert f"{problem.m * problem.k} elements of A and B were overwritten" in fault(
-                of_wrong.audit, problem
-            )
+            assert fault(of_right.audit, problem) == ""
+            assert judge(of_right.errors, problem).status == "correct"
+            message = f"{problem.m * problem.k} elements of A and B were overwritten"
+            assert message in fault(of_wrong.audit, problem)
             assert judge(of_wrong.errors, problem).status == "incorrect"
         assert judge(gpu.check(wrong), problem).status == "incorrect"
 
@@ -336,9 +326,8 @@ def test_the_pipelines_own_kernels_leave_no_address_in_local_memory(gpu):
         for name in ("fill", "draw_wide", "compare", "audit_a", "audit_b")
         for element_type in ELEMENT_TYPES
     ]
-    assert {
-        name: Function(module, name).attribute("LOCAL_SIZE_BYTES") for name in [*names, "stamp"]
-    } == dict.fromkeys([*names, "stamp"], 0)
+    for name in [*names, "stamp"]:
+        assert Function(module, name).attribute("LOCAL_SIZE_BYTES") == 0, name
 
 
 @pytest.mark.parametrize("times", [1, 30])
@@ -368,9 +357,8 @@ def test_a_result_of_the_round_before_is_found(gpu):
 
         def stale(a: int, b: int, c: int) -> None:
             calls[0] += 1
-            cuda.memcpy_dtod_async(
-                *((int(kept), c) if calls[0] == 1 else (c, int(kept))), size, gpu.stream
-            )
+            to, of = (int(kept), c) if calls[0] == 1 else (c, int(kept))
+            cuda.memcpy_dtod_async(to, of, size, gpu.stream)
 
         sample = gpu.sample(beside(gpu, stale), 1)
         first, *others = (
@@ -442,16 +430,12 @@ def test_what_runs_below_ncu_launches_a_configuration(gpu, tmp_path):
 
 
 def test_cold_launches_take_turns_on_copies_that_together_exceed_the_l2(gpu):
-    import pycuda.driver as cuda
-
     problem, times = Problem(256, 256, 256), 400
     with given(gpu, problem) as operands:
         launch = gpu.baseline("cublas")
         warm, cold = gpu.sample(launch, times), gpu.sample(launch, times, cold=True)
         sizes = [4 * place.total for place in places(problem)]
-        assert cold.sets * sum(sizes) > 2 * gpu.device.get_attribute(
-            cuda.device_attribute.L2_CACHE_SIZE
-        )
+        assert cold.sets * sum(sizes) > 2 * gpu.describe()["cache_bytes"]
         assert len(operands.sets) == cold.sets > warm.sets == 1
         took = {}
         for name, sample in (("cold", cold), ("warm", warm)):
@@ -476,10 +460,8 @@ def test_cold_launches_take_turns_on_copies_that_together_exceed_the_l2(gpu):
 def test_an_exported_kernel_gives_the_bits_of_the_pipeline_and_is_right_beside_cublas(
     gpu, name, problem, tmp_path
 ):
-    kernel, size = (
-        kernel_file.discover(ROOT)[f"cuda/{name}"],
-        ELEMENT_TYPES[problem.element_type].size,
-    )
+    kernel = kernel_file.discover(ROOT)[f"cuda/{name}"]
+    size = ELEMENT_TYPES[problem.element_type].size
     configuration = Configuration(problem.element_type, tuple(kernel.parameters.items()))
     (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, tmp_path / "build", 1)
     binary = (tmp_path / "build" / row.binary).read_bytes()
@@ -512,19 +494,8 @@ extern "C" void launch(CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream str
 }}
 ''')
     include = Path(toolchain.nvcc()).resolve().parents[1] / "include"
-    flags = [
-        "-x",
-        "c++",
-        "-isystem",
-        str(include),
-        "-shared",
-        "-fPIC",
-        str(source),
-        "-lstdc++",
-        "-o",
-        str(library),
-    ]
-    subprocess.run([*toolchain.cc(), *flags], check=True)
+    flags = ["-x", "c++", "-isystem", include, "-shared", "-fPIC"]
+    subprocess.run([*toolchain.cc(), *flags, source, "-lstdc++", "-o", library], check=True)
     ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
     in_cpp = ctypes.CDLL(str(library)).launch
 
@@ -532,12 +503,8 @@ extern "C" void launch(CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream str
         return lambda: in_cpp(*map(ctypes.c_uint64, at), ctypes.c_void_p(gpu.stream.handle))
 
     with given(gpu, problem):
-        results = []
-        for launch in (
-            gpu.kernel(kernel, configuration, binary),
-            Launch(in_python),
-            Launch(bind_cpp),
-        ):
+        results, own = [], gpu.kernel(kernel, configuration, binary)
+        for launch in (own, Launch(in_python), Launch(bind_cpp)):
             # the reference is made by cuBLAS
             assert judge(gpu.check(launch), problem).status == "correct"
             results.append(gpu.look()[3].tobytes())

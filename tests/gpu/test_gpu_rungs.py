@@ -2,7 +2,7 @@
 the same time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,20 +54,15 @@ def compiled(
     for all tests.
     """
     if (kernel.name, element_type) not in gpu.binaries:
-        legal = [
-            (configuration, objection)
-            for configuration, objection in kernel.expand({}, [element_type])
-            if not objection
-        ]
+        legal = [pair for pair in kernel.expand({}, [element_type]) if not pair[1]]
         rows = compile_kernel(kernel, legal, gpu.arch, folder, 8)
         if {row.status for row in rows} == {"not_supported"}:
             pytest.skip(rows[0].reason)
         assert {row.status for row in rows} == {"compiled"}
-        binaries = {
+        gpu.binaries[kernel.name, element_type] = {
             configuration: (folder / row.binary).read_bytes()
             for (configuration, _), row in zip(legal, rows, strict=True)
         }
-        gpu.binaries[kernel.name, element_type] = binaries
     by_configuration: dict[Configuration, bytes] = gpu.binaries[kernel.name, element_type]
     return by_configuration
 
@@ -82,27 +77,21 @@ def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems
         kernel.precision == "tf32",
     )
     assert not any(cubin.state(binary) for binary in binaries.values())
+    asked = {}
+    for configuration in binaries:
+        asked |= dict.fromkeys(problems_for(kernel, configuration, gpu.names))
     larger = [
         Problem(*shape, element_type=element_type, **layout)
         for shape in LARGE
         for layout in LAYOUTS
     ]
-    small = {
-        configuration: problems_for(kernel, configuration, gpu.names) for configuration in binaries
-    }
-    several = dict.fromkeys(problem for of_one in small.values() for problem in of_one)
-    for problem in [*several, *larger, *(exactly(large, tf32) for large in larger)]:
+    for problem in [*asked, *larger, *(exactly(large, tf32) for large in larger)]:
         use(gpu, problem)
-        for configuration, binary in binaries.items():
-            if not able(gpu, kernel, configuration, problem):
-                continue
-            launch = gpu.kernel(kernel, configuration, binary)
-            verdicts = [judge(gpu.check(launch), problem, tf32) for _ in range(LAUNCHES)]
-            wrong += [
-                (configuration.label, describe(problem), verdict.reason)
-                for verdict in verdicts
-                if verdict.status != "correct"
-            ]
+        for configuration, launch in launches(gpu, kernel, binaries, problem):
+            for _ in range(LAUNCHES):
+                verdict = judge(gpu.check(launch), problem, tf32)
+                if verdict.status != "correct":
+                    wrong.append((configuration.label, describe(problem), verdict.reason))
     refused = {problem.split()[-1] for _, problem, _ in wrong}
     assert refused == ({"nonfinite"} if kernel.name == NOT_FINITE else set()), (
         f"{len(wrong)} wrong, the first: {wrong[:3]}"
@@ -131,11 +120,10 @@ def test_what_overflows_for_certain_is_infinite_as_cublas_s(gpu, kernel, tmp_pat
         addresses = gpu.spare()
         for address, values in zip(addresses, (a, b), strict=False):
             cuda.memcpy_htod(address, values)
-        launches = {"cublas": gpu.baseline("cublas")}
-        for configuration, binary in compiled(gpu, kernel, "float32", tmp_path).items():
-            if able(gpu, kernel, configuration, problem):
-                launches[configuration.label] = gpu.kernel(kernel, configuration, binary)
-        for name, launch in launches.items():
+        binaries = compiled(gpu, kernel, "float32", tmp_path)
+        of_kernel = launches(gpu, kernel, binaries, problem)
+        named = [(configuration.label, launch) for configuration, launch in of_kernel]
+        for name, launch in [("cublas", gpu.baseline("cublas")), *named]:
             gpu._poison_workspace()
             launch.bind(*addresses)()
             gpu.stream.synchronize()
@@ -216,6 +204,15 @@ def able(gpu: Any, kernel: Kernel, configuration: Configuration, *given: Problem
     )
 
 
+def launches(
+    gpu: Any, kernel: Kernel, binaries: Mapping[Configuration, bytes], problem: Problem
+) -> Iterator[tuple[Configuration, Launch]]:
+    """The launches of all configurations that support the problem, which is in use."""
+    for configuration, binary in binaries.items():
+        if able(gpu, kernel, configuration, problem):
+            yield configuration, gpu.kernel(kernel, configuration, binary)
+
+
 def waves(gpu: Any, **given: Any) -> Problem:
     """One that has some more tiles than the GPU has SMs, also of the largest, 128 x 256: so that
     tiles are left for a last wave.
@@ -225,16 +222,8 @@ def waves(gpu: Any, **given: Any) -> Problem:
 
 def uneven(problem: Problem) -> Problem:
     """As many tiles, whose last are not whole, and rows that begin anywhere."""
-    return replace(
-        problem,
-        m=problem.m - 5,
-        n=problem.n - 3,
-        k=problem.k + 1,
-        padding=1,
-        offset=1,
-        alpha=-1.5,
-        seed=1,
-    )
+    sizes = {"m": problem.m - 5, "n": problem.n - 3, "k": problem.k + 1}
+    return replace(problem, **sizes, padding=1, offset=1, alpha=-1.5, seed=1)
 
 
 @of_every_rung
@@ -243,28 +232,17 @@ def test_every_launch_gives_the_same_bits(gpu, kernel, element_type, tmp_path):
     the last wave keep to one order.
     """
     binaries, wrong = compiled(gpu, kernel, element_type, tmp_path), []
-    deep, wide = (
-        Problem(256, 512, 4096, element_type=element_type, beta=0.5),
-        waves(gpu, element_type=element_type, beta=0.5),
-    )
+    deep = Problem(256, 512, 4096, element_type=element_type, beta=0.5)
+    wide = waves(gpu, element_type=element_type, beta=0.5)
     for problem in (deep, uneven(replace(deep, m=135, n=262)), wide, uneven(wide)):
         use(gpu, problem)
-        for configuration, binary in binaries.items():
-            if not able(gpu, kernel, configuration, problem):
-                continue
-            launch = gpu.kernel(kernel, configuration, binary)
+        for configuration, launch in launches(gpu, kernel, binaries, problem):
             verdict = judge(gpu.check(launch), problem, kernel.precision == "tf32")
             results = series(gpu, problem, launch)
             others = sum(not np.array_equal(results[0], row) for row in results[1:])
             if others or verdict.status != "correct":
-                wrong.append(
-                    (
-                        configuration.label,
-                        describe(problem),
-                        f"{others} of {SERIES - 1} differ",
-                        verdict.reason,
-                    )
-                )
+                differ = f"{others} of {SERIES - 1} differ"
+                wrong.append((configuration.label, describe(problem), differ, verdict.reason))
     assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
 
 
@@ -349,11 +327,8 @@ def pair(element_type: str) -> tuple[Problem, Problem]:
 def test_launches_in_two_streams_at_once_do_not_disturb_each_other(
     gpu, kernel, element_type, tmp_path
 ):
-    binaries, wrong, lanes = (
-        compiled(gpu, kernel, element_type, tmp_path),
-        [],
-        (Lane(gpu), Lane(gpu)),
-    )
+    binaries, wrong = compiled(gpu, kernel, element_type, tmp_path), []
+    lanes = Lane(gpu), Lane(gpu)
     first, other = pair(element_type)
     for both in ((first, other), (waves(gpu, element_type=element_type, beta=0.5), other)):
         for configuration, binary in binaries.items():
@@ -367,24 +342,13 @@ def test_two_streams_with_one_workspace_do_disturb_each_other(gpu, tmp_path):
     """So launches in them do run at once."""
     import pycuda.driver as cuda
 
-    kernel, both, wrong = (
-        next(kernel for kernel in KERNELS if kernel.workspace and not kernel.architecture),
-        pair("float32"),
-        [],
-    )
+    kernel = next(kernel for kernel in KERNELS if kernel.workspace and not kernel.architecture)
+    both, wrong = pair("float32"), []
     for configuration, binary in compiled(gpu, kernel, "float32", tmp_path).items():
-        size = max(
-            kernel.workspace_of(configuration, {**problem.names(), **gpu.names}) or 0
-            for problem in both
-        )
+        names = [{**problem.names(), **gpu.names} for problem in both]
+        size = max(kernel.workspace_of(configuration, each) or 0 for each in names)
         shared = cuda.mem_alloc(size)
-        wrong += at_once(
-            gpu,
-            kernel,
-            configuration,
-            binary,
-            (Lane(gpu, shared, size), Lane(gpu, shared, size)),
-            *both,
-        )
+        lanes = Lane(gpu, shared, size), Lane(gpu, shared, size)
+        wrong += at_once(gpu, kernel, configuration, binary, lanes, *both)
     assert wrong
     assert all(complaint.startswith("at once") for complaint in wrong)

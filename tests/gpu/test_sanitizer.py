@@ -58,11 +58,8 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_rung_is_clean(tool, binaries, record_property):
     errors, output = sanitize(tool, ROOT, binaries)
     done = re.search(r"(\d+) launches, 0 wrong", output)
-    for name, value in {
-        "tool": tool,
-        "errors": errors,
-        "launches": int(done[1]) if done else 0,
-    }.items():
+    found = {"tool": tool, "errors": errors, "launches": int(done[1]) if done else 0}
+    for name, value in found.items():
         record_property(name, value)  # for studies/checks.py
     assert errors == 0, f"{errors} of {tool}, the first:\n{first(output)}"
     assert done, output[-500:]
