@@ -89,7 +89,7 @@ def wrong(
 @pytest.mark.parametrize(
     ("kernel", "configuration"),
     cases(),
-    ids=lambda it: it.name if isinstance(it, Kernel) else it.slug,
+    ids=lambda given: given.name if isinstance(given, Kernel) else given.slug,
 )
 def test_right_whatever_the_order_of_warps_and_copies(
     kernel: Kernel, configuration: Configuration, tmp_path: Path

@@ -24,10 +24,7 @@ def test_a_command_runs(stranger, command):
 
 
 def test_the_kernel_of_a_tutorial_is_correct_in_the_end(stranger):
-    block = [
-        it
-        for it in documented.blocks()
-        if (it.page, it.language) == ("docs/bring-your-kernel.md", "cuda")
-    ][-1]
+    wanted = "docs/bring-your-kernel.md", "cuda"
+    *_, block = (block for block in documented.blocks() if (block.page, block.language) == wanted)
     stranger.write("kernels/cuda/91_tutorial.cu", block.text)
     assert stranger.run("ladder try kernels/cuda/91_tutorial.cu") == 0, stranger.printed

@@ -58,9 +58,9 @@ def architectures(
     """
     asked = {f"architectures[{index}]": arch for index, arch in enumerate(campaign.architectures)}
     asked |= {
-        f"partitions.{name}.architecture": it.architecture
-        for name, it in campaign.partitions.items()
-        if it.architecture
+        f"partitions.{name}.architecture": partition.architecture
+        for name, partition in campaign.partitions.items()
+        if partition.architecture
     }
     known = _known_architectures() if asked else []
     for key, arch in asked.items():

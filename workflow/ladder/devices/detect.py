@@ -126,7 +126,7 @@ def _scan() -> tuple[list[DetectedDevice], list[str], str]:
                 refused.append(f"GPU {index}: left out: {error}")
                 continue
             if capability < LEAST_CAPABILITY:
-                got, least = (".".join(map(str, it)) for it in (capability, LEAST_CAPABILITY))
+                got, least = "{}.{}".format(*capability), "{}.{}".format(*LEAST_CAPABILITY)
                 refused.append(
                     f"GPU {index}, {name}: left out: compute capability {got}; expected {least} or "
                     "more (CUDA 13)"
@@ -137,18 +137,10 @@ def _scan() -> tuple[list[DetectedDevice], list[str], str]:
                     f"`nvidia-smi -i {index} -mig 0`"
                 )
             else:
-                others = devices[slug].uuids if slug in devices else ()
+                uuids = (*(devices[slug].uuids if slug in devices else ()), uuid)
                 memory = _or_none(pynvml.nvmlDeviceGetMemoryInfo, handle)
-                arch = "sm_{}{}".format(*capability)
-                devices[slug] = DetectedDevice(
-                    slug,
-                    "cuda",
-                    name,
-                    arch,
-                    int(memory.total) if memory else 0,
-                    (*others, uuid),
-                    driver,
-                )
+                size, arch = int(memory.total) if memory else 0, "sm_{}{}".format(*capability)
+                devices[slug] = DetectedDevice(slug, "cuda", name, arch, size, uuids, driver)
         return list(devices.values()), refused, driver
     finally:
         pynvml.nvmlShutdown()
@@ -253,78 +245,65 @@ def resolve(
     devices: list[DetectedDevice] = []
     for index, wanted in enumerate(campaign.devices):
         where = f"{campaign.source}: devices[{index}]: got {wanted!r}"
-        match wanted:
-            case "auto":
-                usable = [
-                    device for device in gpus or [cpu] if device.kind in campaign.problem_sizes
-                ]
-                # a device that no chosen kernel runs on is not measured; the kernels are compiled
-                # all the same
-                chosen = [
-                    d
-                    for d in usable
-                    if any(kernel.kind == d.kind for kernel in campaign.kernels.values())
-                ]
-                if not usable:
-                    kinds = ", ".join(sorted({device.kind for device in gpus or [cpu]}))
-                    raise InputError(
-                        f"{campaign.source}: problems: got none for {kinds}, the devices found "
-                        "here; expected some"
-                    )
-            case "cuda":
-                if not gpus:
-                    raise InputError(
-                        f"{where}, but no usable GPU was found "
-                        f"here{''.join(f'; {it}' for it in left_out())}; expected an NVIDIA GPU "
-                        "and its "
-                        "driver, or devices: auto"
-                    )
-                chosen = list(gpus)
-            case "cpu":
-                chosen = [cpu]
-            case _:
-                chosen = [device for device in [*gpus, cpu] if device.slug == wanted]
-                if not chosen:
-                    known = ", ".join(device.slug for device in [*gpus, cpu])
-                    raise InputError(
-                        f"{where}, which is not on this machine; expected auto, cuda, cpu or one "
-                        f"of {known}; "
-                        f"those of a cluster's other machines are named under `partitions`"
-                    )
+        chosen = [device for device in [*gpus, cpu] if wanted in (device.kind, device.slug)]
+        if wanted == "auto":
+            chosen = _automatic(campaign, gpus or [cpu])
+        elif wanted == "cuda" and not gpus:
+            others = "".join(f"; {message}" for message in left_out())
+            raise InputError(
+                f"{where}, but no usable GPU was found here{others}; expected an NVIDIA GPU and "
+                "its driver, or devices: auto"
+            )
+        elif not chosen:
+            known = ", ".join(device.slug for device in [*gpus, cpu])
+            raise InputError(
+                f"{where}, which is not on this machine; expected auto, cuda, cpu or one of "
+                f"{known}; those of a cluster's other machines are named under `partitions`"
+            )
         devices += [device for device in chosen if device not in devices]
     for device in devices:
-        if device.kind not in campaign.problem_sizes:
-            raise InputError(
-                f"{campaign.source}: problems.{device.kind}: missing; expected problems for "
-                f"{device.slug}"
-            )
+        _check_problems(campaign, device.kind, device.slug)
         if device.memory:
             check_memory(campaign, device.kind, device.name, device.memory)
     return devices
 
 
+def _automatic(campaign: Campaign, found: Sequence[DetectedDevice]) -> list[DetectedDevice]:
+    """Return those of the devices found that the campaign has problems and kernels for. Without
+    kernels for a device, kernels are compiled all the same.
+    """
+    usable = [device for device in found if device.kind in campaign.problem_sizes]
+    if not usable:
+        kinds = ", ".join(sorted({device.kind for device in found}))
+        raise InputError(
+            f"{campaign.source}: problems: got none for {kinds}, the devices found here; expected "
+            "some"
+        )
+    kinds_of_kernels = {kernel.kind for kernel in campaign.kernels.values()}
+    return [device for device in usable if device.kind in kinds_of_kernels]
+
+
+def _check_problems(campaign: Campaign, kind: str, whose: str) -> None:
+    """Raise `InputError` if the campaign has no problems for a device kind."""
+    if kind not in campaign.problem_sizes:
+        raise InputError(
+            f"{campaign.source}: problems.{kind}: missing; expected problems for {whose}"
+        )
+
+
 def _partitions(campaign: Campaign) -> list[DetectedDevice]:
+    names = campaign.partitions if list(campaign.devices) == ["auto"] else campaign.devices
     devices = []
-    for index, name in enumerate(
-        campaign.partitions if list(campaign.devices) == ["auto"] else campaign.devices
-    ):
+    for index, name in enumerate(names):
         if name not in campaign.partitions:
             raise InputError(
                 f"{campaign.source}: devices[{index}]: got {name!r}; expected one of the "
-                "campaign's partitions, "
-                f"{', '.join(campaign.partitions)}"
+                f"campaign's partitions, {', '.join(campaign.partitions)}"
             )
         chosen = campaign.partitions[name]
-        if chosen.kind not in campaign.problem_sizes:
-            raise InputError(
-                f"{campaign.source}: problems.{chosen.kind}: missing; expected problems for "
-                f"partition {name}"
-            )
-        devices.append(
-            DetectedDevice(
-                name, chosen.kind, chosen.device, chosen.architecture or chosen.device, 0
-            )
-        )
+        _check_problems(campaign, chosen.kind, f"partition {name}")
+        arch = chosen.architecture or chosen.device
+        devices.append(DetectedDevice(name, chosen.kind, chosen.device, arch, 0))
     return devices
 
 
