@@ -78,16 +78,11 @@ def reference_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 def complaint(problem: Problem, result: np.ndarray) -> str:
     """What is wrong with the buffer of C after a launch, or ""."""
-    place, (sums, scale), element = (
-        places(problem)[2],
-        reference_of(problem),
-        ELEMENT_TYPES[problem.element_type],
-    )
+    place, element = places(problem)[2], ELEMENT_TYPES[problem.element_type]
+    sums, scale = reference_of(problem)
     with np.errstate(all="ignore"):
-        expected, actual = (
-            values(rounded(sums, problem.element_type)),
-            values(inside(result, place)),
-        )
+        expected = values(rounded(sums, problem.element_type))
+        actual = values(inside(result, place))
         finite = np.isfinite(actual) & np.isfinite(expected)
         wild = ~finite & ~((actual == expected) | (np.isnan(actual) & np.isnan(expected)))
         exact = exact_mask(problem)
@@ -95,15 +90,13 @@ def complaint(problem: Problem, result: np.ndarray) -> str:
         off = np.where(finite, np.abs(actual - expected), 0.0)
         # the least positive number
         least = 2.0 ** (element.exponents[0] + 1) * element.output_roundoff
-        share = np.where(
-            wild | (exact & (off > 0)), np.inf, np.where(off > least, off / scale, 0.0)
-        )
-    written, untouched = result.copy(), drawn(problem)[2].copy()
-    for buffer in (written, untouched):
+        share = np.where(off > least, off / scale, 0.0)
+        share[wild | (exact & (off > 0))] = np.inf
+    outside = [buffer.copy() for buffer in (result, drawn(problem)[2])]
+    for buffer in outside:
         inside(buffer, place)[:] = 0
-    stray = np.count_nonzero(
-        written.view(f"u{written.itemsize}") != untouched.view(f"u{written.itemsize}")
-    )
+    written, untouched = (buffer.view(f"u{buffer.itemsize}") for buffer in outside)
+    stray = np.count_nonzero(written != untouched)
     squares = (float(np.sum(np.square(part[finite]))) for part in (off, expected, scale))
     errors = Errors(
         *squares, float(share.max()), int(share.argmax()), int(np.count_nonzero(wild)), int(stray)
@@ -126,18 +119,12 @@ def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configurat
             ],
         )
     default = Configuration(element_type, tuple(kernel.parameters.items()))
-    legal = [
-        configuration
-        for configuration, objection in kernel.expand({}, [element_type])
-        if not objection
-    ]
-    other = max(
-        legal,
-        key=lambda configuration: sum(
-            a != b for a, b in zip(configuration.parameters, default.parameters, strict=True)
-        ),
-    )
-    return [default] if other == default else [default, other]
+
+    def differences(configuration: Configuration) -> int:
+        return len({*configuration.parameters} - {*default.parameters})
+
+    legal = [each for each, objection in kernel.expand({}, [element_type]) if not objection]
+    return list(dict.fromkeys([default, max(legal, key=differences)]))
 
 
 def lower_kernel(

@@ -15,7 +15,7 @@ from ladder.compiling.compile import compile_support
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import blas
 from ladder.devices.base import Launch
-from ladder.devices.cpu import C_TYPES, Cpu, _Draw, _Place
+from ladder.devices.cpu import C_TYPES, CDraw, CPlace, Cpu
 from ladder.devices.operands import CANARY, Place, draws, places, reference, scalars, stored_type
 from ladder.model.problem import Problem
 from simulated import matrix
@@ -102,16 +102,13 @@ def buffers(problem: Problem) -> list[Any]:
     arrays = []
     for index, (place, draw) in enumerate(zip(places(problem), draws(problem), strict=True)):
         wide = np.empty(place.total)  # in double, from which a device rounds too
-        host()._support.fill(ctypes.c_void_p(wide.ctypes.data), 8, _Place(*place), _Draw(*draw))
-        size = ELEMENT_TYPES[problem.element_type].size
-        arrays.append(
-            np.full(place.total * size // 4, CANARY, np.uint32).view(
-                stored_type(problem.element_type)
-            )
-        )
+        host().support.fill(ctypes.c_void_p(wide.ctypes.data), 8, CPlace(*place), CDraw(*draw))
+        words = place.total * ELEMENT_TYPES[problem.element_type].size // 4
+        array = np.full(words, CANARY, np.uint32).view(stored_type(problem.element_type))
         if index < 2 or problem.beta:
             with np.errstate(over="ignore"):
-                inside(arrays[-1], place)[:] = rounded(inside(wide, place), problem.element_type)
+                inside(array, place)[:] = rounded(inside(wide, place), problem.element_type)
+        arrays.append(array)
     return arrays
 
 
@@ -127,9 +124,8 @@ def rounded(wide: Any, element_type: str) -> Any:
 
 def inside(buffer: Any, place: Place) -> Any:
     """The matrix in a buffer."""
-    return buffer[place.first : place.first + place.rows * place.ld].reshape(place.rows, place.ld)[
-        :, : place.cols
-    ]
+    rows = buffer[place.first : place.first + place.rows * place.ld]
+    return rows.reshape(place.rows, place.ld)[:, : place.cols]
 
 
 def drawn(problem: Problem) -> tuple[Any, Any, Any]:

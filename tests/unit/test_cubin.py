@@ -110,24 +110,21 @@ def found_in(what, arch="sm_90", compiler="nvrtc"):
     return cubin.state(binary), names
 
 
-@pytest.mark.parametrize("what", list(KEPT))
-def test_state_that_outlives_a_launch_is_named(what):
-    state, names = found_in(what)
-    assert state == names
+BY_NVCC = (
+    "one in a function",
+    "one that kernels manage",
+    "a constant that is written",
+    "memory of an object",
+)
+"""nvcc has the same front end as NVRTC, but may name and place variables in its own way."""
 
 
 @pytest.mark.parametrize(
-    "what",
-    [
-        "one in a function",
-        "one that kernels manage",
-        "a constant that is written",
-        "memory of an object",
-    ],
+    ("what", "compiler"),
+    [*((what, "nvrtc") for what in KEPT), *((what, "nvcc") for what in BY_NVCC)],
 )
-def test_state_in_what_nvcc_makes_is_named(what):
-    """Whose front end is the same, but which may name and place variables in its own way."""
-    state, names = found_in(what, compiler="nvcc")
+def test_state_that_outlives_a_launch_is_named(what, compiler):
+    state, names = found_in(what, compiler=compiler)
     assert state == names
 
 

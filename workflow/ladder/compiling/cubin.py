@@ -47,7 +47,7 @@ class _Section:
     link: int
 
 
-def _sections(cubin: bytes) -> list[_Section]:
+def elf_sections(cubin: bytes) -> list[_Section]:
     """Return the sections of a 64-bit ELF file. Raises `ValueError` if it is not one."""
     if cubin[:5] != b"\x7fELF\x02":
         raise ValueError("not a 64-bit ELF file")
@@ -98,7 +98,7 @@ def state(cubin: bytes) -> list[str]:
     `constexpr`, and no code asks for its address. Raises
     `ValueError` if the bytes are not a cubin.
     """
-    sections, texts = _sections(cubin), code(cubin)
+    sections, texts = elf_sections(cubin), code(cubin)
     symbols = _symbols(sections)
     kept = {name for name, _, _, section in symbols if name in _HEAP and not section}
     if any(at in _CONSTANTS_AT for text in texts for at in _reads(text, 0)):
@@ -141,7 +141,7 @@ def code(cubin: bytes) -> list[bytes]:
     """Return the machine code of every function: 128-bit instructions since Volta. Raises
     `ValueError` if the bytes are not a cubin.
     """
-    return [section.data for section in _sections(cubin) if section.name.startswith(".text.")]
+    return [section.data for section in elf_sections(cubin) if section.name.startswith(".text.")]
 
 
 def information(cubin: bytes) -> dict[str, bytes]:
@@ -150,7 +150,7 @@ def information(cubin: bytes) -> dict[str, bytes]:
     """
     begin = ".nv.info."
     return {
-        s.name.removeprefix(begin): s.data for s in _sections(cubin) if s.name.startswith(begin)
+        s.name.removeprefix(begin): s.data for s in elf_sections(cubin) if s.name.startswith(begin)
     }
 
 
@@ -158,7 +158,7 @@ def exported(library: bytes) -> list[str]:
     """Return the names that a shared object exports. Raises `ValueError` if the bytes are not a
     64-bit ELF file.
     """
-    return [name for name, _, _, section in _symbols(_sections(library), _EXPORTED) if section]
+    return [name for name, _, _, section in _symbols(elf_sections(library), _EXPORTED) if section]
 
 
 def uses_tensor_cores(cubin: bytes) -> bool:

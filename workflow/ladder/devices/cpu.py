@@ -52,11 +52,15 @@ unless configured otherwise; threads that compute longer would disturb every tim
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
-class _Place(ctypes.Structure):
+class CPlace(ctypes.Structure):
+    """`Place` of operands.h."""
+
     _fields_ = [(name, ctypes.c_longlong) for name in Place._fields]
 
 
-class _Draw(ctypes.Structure):
+class CDraw(ctypes.Structure):
+    """`Draw` of operands.h."""
+
     _fields_ = [(name, ctypes.c_int) for name in Draw._fields[:-1]] + [("seed", ctypes.c_uint64)]
 
 
@@ -118,8 +122,8 @@ class Cpu(Device):
     def __init__(self, support: Path, baselines: Callable[["Cpu", str], Launch]) -> None:
         self._baselines = baselines
         self._scratch = tempfile.TemporaryDirectory()
-        self._support = _load_from(Path(self._scratch.name), support)
-        self._support.peak_fma.restype = ctypes.c_double
+        self.support = _load_from(Path(self._scratch.name), support)
+        self.support.peak_fma.restype = ctypes.c_double
         self._random = np.random.default_rng()
         self._mask = os.sched_getaffinity(0)
         self._undo()
@@ -170,8 +174,8 @@ class Cpu(Device):
         at = self._at
         if at.seed != seed:
             for array, place, draw in zip(at.drawn, at.places, draws(self.given), strict=True):
-                drawing = _Draw(*draw._replace(seed=seed))
-                self._support.fill(_pointer(array), array.itemsize, _Place(*place), drawing)
+                drawing = CDraw(*draw._replace(seed=seed))
+                self.support.fill(_pointer(array), array.itemsize, CPlace(*place), drawing)
             at.seed = seed
         for array, drawn in zip(at.arrays, at.drawn[:2], strict=True):
             array[:] = drawn
@@ -223,10 +227,10 @@ class Cpu(Device):
 
     def _compare(self, result: NDArray[Any], row: int) -> Errors:
         sums = np.empty((1, 7))
-        self._support.compare(
+        self.support.compare(
             _pointer(result),
             result.itemsize,
-            _Place(*self._at.places[2]),
+            CPlace(*self._at.places[2]),
             *map(_pointer, (*self._reference(row), sums)),
             exact_elements(self.given),
         )
@@ -318,7 +322,7 @@ class Cpu(Device):
     def _evict(self, launches: int) -> None:
         """Drop the operands, and the results of `launches` launches, from all caches."""
         for array in (*self._at.arrays, self._at.rooms[:launches]):
-            if not self._support.evict(_pointer(array), ctypes.c_longlong(array.nbytes)):
+            if not self.support.evict(_pointer(array), ctypes.c_longlong(array.nbytes)):
                 raise Refused(
                     "not_supported",
                     "nothing evicts data from this processor's caches that a program may use",
@@ -331,18 +335,18 @@ class Cpu(Device):
         at, p = self._at, self.given
         signs, projection, sums = np.empty(p.n), np.empty(p.k), np.empty(3)
         seed = ctypes.c_uint64(int(self._random.integers(2**63)))
-        self._support.signs(_pointer(signs), ctypes.c_longlong(p.n), seed)
+        self.support.signs(_pointer(signs), ctypes.c_longlong(p.n), seed)
         matrices: list[Any] = []
         for array, drawn, place in zip((*at.arrays, result), at.drawn, at.places, strict=True):
-            matrices += [_pointer(array), _pointer(drawn), _Place(*place)]
-        getattr(self._support, f"audit_{p.element_type}")(
+            matrices += [_pointer(array), _pointer(drawn), CPlace(*place)]
+        getattr(self.support, f"audit_{p.element_type}")(
             *matrices,
             ctypes.c_longlong(row),
             _pointer(signs),
             *(ctypes.c_double(float(value)) for value in scalars(p)),
             _pointer(projection),
             _pointer(sums),
-            *(_Draw(*draw) for draw in draws(p)[:2]),
+            *(CDraw(*draw) for draw in draws(p)[:2]),
         )
         return Audit(float(sums[0]), int(sums[1]), int(sums[2]))
 
@@ -358,7 +362,7 @@ class Cpu(Device):
         """Undo what a kernel may have set for this thread: how it rounds, how many threads it
         starts, and on which cores.
         """
-        self._support.restore(cores())
+        self.support.restore(cores())
         os.sched_setaffinity(0, self._mask)
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
@@ -376,7 +380,7 @@ class Cpu(Device):
         return {"cores": cores(), "memory_bytes": memory()} | last_level_cache()
 
     def peaks(self) -> dict[str, float]:
-        support, rounds, copied, threads = self._support, 200_000, 64 << 20, cores()
+        support, rounds, copied, threads = self.support, 200_000, 64 << 20, cores()
         source, target = np.ones((threads, copied), np.uint8), np.zeros((threads, copied), np.uint8)
 
         def fma(thread: int) -> float:
@@ -396,7 +400,7 @@ class Cpu(Device):
 
         def empty() -> None:
             for _ in range(times):
-                self._support.peak_fma(*arguments)
+                self.support.peak_fma(*arguments)
 
         return float(np.median([self.time_calls([empty]) for _ in range(200)])) / times
 
