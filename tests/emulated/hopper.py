@@ -80,19 +80,8 @@ def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
         text += _RUN.format(name=match["name"], extra=extra, cluster=cluster[1] if cluster else 1)
     (folder / "kernel.cpp").write_text(CLUSTER.sub("", text))
     made = folder / "kernel.so"
-    command = [
-        "g++",
-        "-std=c++17",
-        "-O2",
-        "-w",
-        "-fPIC",
-        "-shared",
-        f"-I{headers}",
-        f"-I{HERE}",
-        "-o",
-        made,
-        folder / "kernel.cpp",
-    ]
+    command = ["g++", "-std=c++17", "-O2", "-w", "-fPIC", "-shared", f"-I{headers}", f"-I{HERE}"]
+    command += ["-o", made, folder / "kernel.cpp"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]
     return ctypes.CDLL(str(made))
@@ -115,9 +104,8 @@ def run(
         matrix.ctypes.data + matrix.itemsize * place.first
         for matrix, place in zip(matrices, places(problem), strict=True)
     ]
-    memory = _aligned(
-        np.full(-(-(kernel.workspace_of(configuration, names) or 0) // 2) + 64, 0xFFFF, np.uint16)
-    )
+    size = kernel.workspace_of(configuration, names) or 0
+    memory = _aligned(np.full(size + 128, 0xFF, np.uint8))
     addresses = dict(zip("ABC", starts, strict=True)) | {"workspace": memory.ctypes.data}
     maps = (Map * 4)()
     for index, tensor_map in enumerate(kernel.maps(configuration, names)):
@@ -130,29 +118,15 @@ def run(
                 *tensor_map.box,
             )
     alpha, beta = (ctypes.c_float(float(factor)) for factor in scalars(problem))
-    a, b, c = (ctypes.c_void_p(start) for start in starts)
+    a, b, c, workspace = (ctypes.c_void_p(at) for at in (*starts, memory.ctypes.data))
+    p = problem
+    arguments = (p.m, p.n, p.k, alpha, a, p.lda, b, p.ldb, beta, c, p.ldc)
     for shape in kernel.launches(configuration, names):
         launch = library[f"run_{shape.function}"]
         launch.restype = ctypes.c_char_p
-        complaint = launch(
-            problem.m,
-            problem.n,
-            problem.k,
-            alpha,
-            a,
-            problem.lda,
-            b,
-            problem.ldb,
-            beta,
-            c,
-            problem.ldc,
-            ctypes.c_void_p(memory.ctypes.data),
-            maps,
-            (ctypes.c_uint * 3)(*shape.grid),
-            shape.block[0],
-            shape.dynamic_shared,
-            seed,
-        )
+        grid = (ctypes.c_uint * 3)(*shape.grid)
+        shape_of_launch = grid, shape.block[0], shape.dynamic_shared, seed
+        complaint = launch(*arguments, workspace, maps, *shape_of_launch)
         if complaint:
             return complaint.decode()
     return matrices[2]

@@ -31,11 +31,8 @@ def cases() -> list[tuple[Kernel, Configuration]]:
     """
     pairs = []
     for kernel in KERNELS:
-        legal = [
-            configuration
-            for configuration, objection in kernel.expand({}, kernel.element_types)
-            if not objection
-        ]
+        every = kernel.expand({}, kernel.element_types)
+        legal = [configuration for configuration, objection in every if not objection]
         pairs += [(kernel, configuration) for configuration in dict.fromkeys((legal[0], legal[-1]))]
     return pairs
 
@@ -45,30 +42,16 @@ def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
     several waves.
     """
     element_type = configuration.element_type
-    several = [
+    layout = {"padding": "8,0,1", "alpha": -0.75, "beta": 0.5, "distribution": "mixed"}
+    chosen = problems_for(kernel, configuration, DEVICE)
+    for problem in (
         Problem(330, 264, 136, element_type, padding="0,0,8"),
-        Problem(
-            261,
-            264,
-            200,
-            element_type,
-            padding="8,0,1",
-            alpha=-0.75,
-            beta=0.5,
-            distribution="mixed",
-        ),
+        Problem(261, 264, 200, element_type, **layout),
         Problem(24, 344, 1288, element_type, alpha=0.0),
-    ]
-    suitable = [
-        problem
-        for problem in several
-        if not kernel.unmet_need(configuration, problem.names() | DEVICE)
-    ]
-    return [
-        problem
-        for problem in [*problems_for(kernel, configuration, DEVICE), *suitable]
-        if problem.m * problem.n * problem.k <= MOST_PRODUCTS
-    ]
+    ):
+        if not kernel.unmet_need(configuration, problem.names() | DEVICE):
+            chosen.append(problem)
+    return [problem for problem in chosen if problem.m * problem.n * problem.k <= MOST_PRODUCTS]
 
 
 def wrong(
