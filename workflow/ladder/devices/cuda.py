@@ -91,7 +91,7 @@ class Cuda(Device):
         at = Operands(problem, self._support, self.blas)
         self.use(at)
         try:
-            at.make()
+            at.reserve(1, 0)
             at.draw(problem.seed, 1)
             self._run_as_busy(lambda: at.make_reference(problem.seed))
             at.check_reference()
@@ -106,9 +106,6 @@ class Cuda(Device):
 
     def free(self, operands: Operands) -> None:
         self._support.release()
-        for graph in operands.graphs:
-            driver.cuGraphExecDestroy(graph)
-        operands.graphs = []
         operands.free()
 
     def reserve(self, times: int, cold: bool) -> None:

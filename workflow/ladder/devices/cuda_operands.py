@@ -263,7 +263,7 @@ class Operands:
     """The operands of a problem on the device: sets of A and B, of which `cold` needs several, and
     a C per launch.
 
-    `blas` has the vendor's `product64`. There is no memory before `make`.
+    `blas` has the vendor's `product64`. There is no memory before `reserve`.
     """
 
     def __init__(self, given: Problem, support: Support, blas: Any) -> None:
@@ -290,7 +290,7 @@ class Operands:
         its room.
         """
         self.graphs: list[Any] = []
-        """Captured launches on these operands. The device frees them."""
+        """Captured launches on these operands."""
         m, n, k = given.m, given.n, given.k
         wide = {"a": m * k, "b": k * n, "r": m * n, "s": m * n, "w": k, "squares": k}
         sizes = {name: 8 * count for name, count in wide.items()}
@@ -307,12 +307,11 @@ class Operands:
         self._support, self._blas = support, blas
         self._random = np.random.default_rng()
 
-    def make(self) -> None:
-        """Allocate memory for a launch on one set. Raises as `Support.allocate` does."""
-        self._make_room(1, 1)
-
     def free(self) -> None:
-        """Free all memory."""
+        """Free all memory and graphs."""
+        for graph in self.graphs:
+            driver.cuGraphExecDestroy(graph)
+        self.graphs = []
         for buffer in self._buffers:
             self._support.free(buffer)
         self._buffers, self.sets = [], []
@@ -329,17 +328,14 @@ class Operands:
         extra = view_step(self.given) * (math.ceil(times / count) - 1)
         if extra > self.extra:
             self.extra, self.sets = extra, []  # the smaller buffers are freed with the operands
-        self._make_room(count, times)
+        while len(self.sets) < count:
+            a, b, _ = places(self.given, self.extra)
+            self.sets.append((self._buffer(a), self._buffer(b)))
+        if times > self.launches:
+            address, size, shift = self._allocate(times * self.stride)
+            self.results, self.launches, self._around = address + shift, times, (address, size)
+            self._shifts = result_shifts(self._random, times)
         return count
-
-    def _make_room(self, sets: int, launches: int) -> None:
-        while len(self.sets) < sets:
-            a, b = (self._buffer(place) for place in places(self.given, self.extra)[:2])
-            self.sets.append((a, b))
-        if launches > self.launches:
-            address, size, shift = self._allocate(launches * self.stride)
-            self.results, self.launches, self._around = address + shift, launches, (address, size)
-            self._shifts = result_shifts(self._random, launches)
 
     def _allocate(self, size: int) -> tuple[int, int, int]:
         """Return address and bytes of device memory, freed with the operands, and where in it
