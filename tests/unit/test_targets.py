@@ -276,16 +276,6 @@ def test_everything_of_a_campaign():
     }
 
 
-def test_the_share_of_time_spent_executing(tmp_path):
-    (tmp_path / "cpu-y").mkdir()
-    costs = tmp_path / "cpu-y" / "costs.csv"
-    costs.write_text("job,wall_seconds,busy_seconds\na,3,2\nb,1,1\n")
-    assert messages.busy_share(costs) == (
-        "cpu-y: device busy 75 % of measuring time (4.0 s); tables and figures in "
-        f"{tmp_path / 'cpu-y'}"
-    )
-
-
 @pytest.mark.parametrize(("words", "names"), messages.REFUSALS.items())
 def test_a_refusal_says_what_to_change(words, names):
     (line,) = messages.refusals(["fine", f"sbatch: error: {words}"], "mine.yaml")

@@ -10,6 +10,7 @@ rule redraw:
             name: f"results/{dataset_layout.REDRAWN}/{{device}}/{name}.csv"
             for name in dataset_layout.TABLES
         },
+        environment=f"results/{dataset_layout.REDRAWN}/{{device}}/environment.json",
         figures=directory(f"results/{dataset_layout.REDRAWN}/{{device}}/figures"),
     log:
         f"results/{dataset_layout.REDRAWN}/logs/redraw-{{device}}.log",

@@ -1,5 +1,6 @@
 """Draw a published dataset again, after comparing its files with their checksums."""
 
+import shutil
 from pathlib import Path
 
 from ladder.cli import publish
@@ -7,5 +8,7 @@ from ladder.pipeline.job_log import job
 
 with job(snakemake.log[0]):
     featured = Path(snakemake.params.featured)
+    environment = Path(snakemake.output.environment)
     publish.check_data(featured.parent)
-    publish.draw(featured, Path(snakemake.output.summary).parent, snakemake.threads)
+    publish.draw(featured, environment.parent, snakemake.threads)
+    shutil.copyfile(featured / environment.name, environment)

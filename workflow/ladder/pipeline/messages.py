@@ -1,14 +1,8 @@
-"""Word messages for the end of a run: why jobs failed, why Slurm refused them, and how busy the
-device was.
-"""
+"""Word messages for the end of a run: why jobs failed, and why Slurm refused them."""
 
-import csv
 import re
 from collections.abc import Iterable
 from pathlib import Path
-
-from ladder.core.errors import InputError
-from ladder.core.files import MEND
 
 ENDED = "Terminating processes on user request"
 """Snakemake's message when it is interrupted."""
@@ -22,29 +16,6 @@ REFUSALS = {
     "Requested time limit is invalid": "runtime",
 }
 """Slurm's messages for jobs that no node can run, and the resources that ask for too much."""
-
-
-def busy_share(costs: Path) -> str:
-    """Return a sentence on how long the device was executing during the measure jobs, from a
-    dataset's `costs.csv`.
-
-    Raises `InputError` if the file is not such a table.
-    """
-    try:
-        with costs.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        wall, busy = (
-            sum(float(row[name]) for row in rows) for name in ("wall_seconds", "busy_seconds")
-        )
-        share = f"{100 * busy / wall:.0f} %"
-    except (ValueError, KeyError, TypeError, ZeroDivisionError, csv.Error) as error:
-        raise InputError(
-            f"{costs}: got {error!r}; expected the seconds of measure jobs. {MEND}"
-        ) from None
-    return (
-        f"{costs.parent.name}: device busy {share} of measuring time ({wall:.1f} s); tables and "
-        f"figures in {costs.parent}"
-    )
 
 
 def errors(text: str) -> list[str]:
