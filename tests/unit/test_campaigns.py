@@ -72,7 +72,7 @@ def test_a_campaign_that_cannot_be_used_stops_only_the_run_that_asks_for_it(chec
 def test_other_kernels_make_another_campaign_of_both(checkout):
     run = campaigns(checkout, config={"kernels": ["cpu/02_reordered_ikj"]})
     assert run.reproduce_name == "reproduce-cpu-02_reordered_ikj"
-    assert run.targets(run.reproduce_name).measured("best.csv") == [
+    assert run.targets(run.reproduce_name).datasets.files("best.csv") == [
         "results/reproduce-cpu-02_reordered_ikj/cpu-y/best.csv"
     ]
 

@@ -14,13 +14,13 @@ from ladder.claims.judge import FAILED, REPRODUCED, UNSURE
 from ladder.core.files import ROOT
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
-from ladder.pipeline.published import Published
 from ladder.storage.dataset_layout import PUBLISHED
+from ladder.storage.published_index import featured, kernel_ids
 
 
 def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():
     data = yaml.safe_load((ROOT / "config" / "reproduce.yaml").read_text())
-    data["kernels"] = Published(ROOT / PUBLISHED, {}).ids(["float32"])
+    data["kernels"] = kernel_ids(featured(ROOT / PUBLISHED).values(), ["float32"])
     plan = campaign_file.load(data, "reproduce.yaml", discover(ROOT))
     names = {kernel.name for kernel in plan.kernels.values()}
     for claim in definitions.read(ROOT):

@@ -108,3 +108,12 @@ def test_a_run_is_named_by_its_time_and_gpu():
     assert (
         published_index.run_name(environment | {"attributes": {"uuid": None}}) == "2026-11-25T0938"
     )
+
+
+def test_the_kernels_of_a_dataset_are_those_that_were_compiled_in_an_element_type(published):
+    """Whether a sweep is published with it or not."""
+    rows = "kernel,element_type\n03_a,float32\n03_a,float64\n99_gone,float32\n"
+    folders = list(published_index.featured(published).values())
+    written(folders[0] / "resources.csv", rows)
+    assert published_index.kernel_ids(folders) == ["cuda/03_a", "cuda/99_gone"]
+    assert published_index.kernel_ids(folders, ["float64"]) == ["cuda/03_a"]

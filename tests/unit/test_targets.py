@@ -11,9 +11,8 @@ import synthetic
 from ladder.core.errors import InputError
 from ladder.devices.detect import DetectedDevice
 from ladder.model import campaign_file, kernel_file
-from ladder.pipeline import campaigns, messages, targets
-from ladder.pipeline.published import Published
-from ladder.storage import dataset_layout, published_index
+from ladder.pipeline import campaigns, datasets, messages, targets
+from ladder.storage import dataset_layout
 from planted import ROOT, written
 
 KERNELS = kernel_file.discover(ROOT)
@@ -37,126 +36,59 @@ def test_every_kernel_is_compiled_for_what_its_kind_runs_on():
         for arch in ("sm_80", "sm_90")
         for kernel in ("02_naive_coalesced", "03_shared_tile")
     ]
-    assert sorted(made().compiled()) == [
-        f"results/t/build/{it}/resources.csv" for it in ("cpu-y/03_blocked", *kernels)
+    compiled = [path for path in made().everything() if "/build/" in path]
+    assert sorted(compiled) == [
+        f"results/t/build/{name}/resources.csv" for name in ("cpu-y/03_blocked", *kernels)
     ]
-    assert made(devices=[GPU], architectures=[]).compiled() == []
-
-
-def test_files_of_the_datasets():
-    assert made().measured("a", "b") == [
-        f"results/t/{device}/{name}" for device in ("nvidia-x", "cpu-y") for name in "ab"
-    ]
-    assert made().measured("a", kind="cpu") == ["results/t/cpu-y/a"]
-    assert made().compared() == []
-    two = made(devices=[GPU, CPU, DetectedDevice("nvidia-z", "cuda", "NVIDIA Z", "sm_80", 2**30)])
-    assert two.compared() == ["results/t/compared-cuda.svg"]
-
-
-def test_a_measure_job_needs_the_kernel_that_it_is_about():
-    assert (
-        made().binaries("nvidia-x", "03_shared_tile.float32.1of2")
-        == "results/t/build/sm_90/03_shared_tile/resources.csv"
-    )
-    assert made().binaries("cpu-y", "baselines.float32") == []
-    assert made().support("cpu-y") == "results/t/build/cpu-y/support.bin"
 
 
 def test_a_dataset_of_the_campaign():
-    folder, build, of = Path("results/t/cpu-y"), Path("results/t/build/cpu-y"), "cpu-y"
-    assert made().samples(of) == [
-        folder / "samples" / f"{job}.float32.parquet" for job in ("baselines", "03_blocked")
+    folder, build, of = "results/t/cpu-y", "results/t/build/cpu-y", "cpu-y"
+    targets_of_t = made()
+    assert targets_of_t.samples(of) == [
+        f"{folder}/samples/{job}.float32.parquet" for job in ("baselines", "03_blocked")
     ]
-    assert made().resources(of) == [build / "03_blocked" / "resources.csv"]
-    assert made().headers(of) == [KERNELS["cpu/03_blocked"].path]
-    assert made().environment(of) == folder / "environment.json"
+    assert targets_of_t.resources(of) == [f"{build}/03_blocked/resources.csv"]
+    assert targets_of_t.headers(of) == [KERNELS["cpu/03_blocked"].path]
+    assert targets_of_t.support(of) == f"{build}/support.bin"
+    assert targets_of_t.binaries(of, "baselines.float32") == []
+    assert targets_of_t.binaries("nvidia-x", "03_shared_tile.float32.1of2") == [
+        "results/t/build/sm_90/03_shared_tile/resources.csv"
+    ]
 
 
 def publish(published, name, run):
     """A published run of a device and campaign: a folder, and its entry in the index."""
-    folder = published / name / run
-    (folder / "samples").mkdir(parents=True)
-    device = name.split("/")[0]
-    (folder / "environment.json").write_text(
-        json.dumps({"device": device, "kind": "cpu" if device[:3] == "cpu" else "cuda"})
-    )
+    kind = "cpu" if name.startswith("cpu") else "cuda"
+    environment = json.dumps({"device": name.split("/")[0], "kind": kind})
+    written(published / name / run / "environment.json", environment)
     synthetic.index(published)
 
 
-def test_what_the_readme_is_about_is_made_by_itself_too(tmp_path):
-    publish(tmp_path, published_index.HEADLINE, "1")
-    assert (
-        f"results/redrawn/{published_index.HEADLINE}/drawn.checked"
-        in Published(tmp_path, KERNELS).headline()
-    )
-
-
-def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path):
-    gpu, cpu = "nvidia-a/default", "cpu-b/default"
-    for name, run in ((gpu, "1"), (gpu, "2"), (cpu, "1")):
-        publish(tmp_path, name, run)
-    (tmp_path / "robustness").mkdir()
-    for job in ("baselines.float32", "03_shared_tile.float32", "99_gone.float32"):
-        (tmp_path / gpu / "1" / "samples" / f"{job}.parquet").touch()
-    compiled = (
-        "kernel,element_type\n03_shared_tile,float32\n03_shared_tile,float64\n99_gone,float32\n"
-    )
-    written(tmp_path / gpu / "1" / "resources.csv", compiled)
-    # published without its sweep
-    written(tmp_path / cpu / "1" / "resources.csv", "kernel,element_type\n03_blocked,float32\n")
-    published = Published(tmp_path, KERNELS)
-    made_of_each = ("drawn.checked", "figures", *(f"{name}.csv" for name in dataset_layout.TABLES))
-    assert published.redrawn() == [
-        *(f"results/redrawn/{device}/{name}" for device in (cpu, gpu) for name in made_of_each),
-        "results/redrawn/index.html",
-    ]
-    assert published.headline() == []
-    assert published.indexed() == [cpu, gpu]
-    assert published.claims() == []
+def test_datasets_of_a_campaign_and_published_ones_have_the_same_files(tmp_path):
+    """The featured datasets of the headline's campaign are compared."""
+    for name in ("cpu-b/default", "nvidia-a/default", "nvidia-b/default", "nvidia-c/mine"):
+        publish(tmp_path, name, "1")
+    publish(tmp_path, "nvidia-b/default", "2")
     (tmp_path / "claims.json").touch()
-    assert published.claims() == [tmp_path / "claims.json"]
-    assert [path.relative_to(tmp_path / gpu).as_posix() for path in published.committed(gpu)] == [
-        "1/environment.json",
-        "1/resources.csv",
-        "1/samples/03_shared_tile.float32.parquet",
-        "1/samples/99_gone.float32.parquet",
-        "1/samples/baselines.float32.parquet",
-        "2/environment.json",
-    ]
-    assert published.ids(["float64"]) == ["cuda/03_shared_tile"]
-    assert published.environment(gpu) == tmp_path / gpu / "1" / "environment.json"
-
-
-def test_the_featured_datasets_of_the_headlines_campaign_are_compared(tmp_path):
-    for name, run in (
-        ("nvidia-a/default", "1"),
-        ("nvidia-b/default", "1"),
-        ("nvidia-b/default", "2"),
-        ("nvidia-c/mine", "1"),
-    ):
-        publish(tmp_path, name, run)
-    published = Published(tmp_path, KERNELS)
-    assert published.compared() == ["results/redrawn/compared-cuda.svg"]
-    assert published.redrawn()[-2:] == [
-        "results/redrawn/compared.checked",
-        "results/redrawn/index.html",
-    ]
-    assert made().indexed() == ["nvidia-x", "cpu-y"]
-    assert made().claims() == [
-        Path(f"results/t/{name}/claims.json") for name in ("nvidia-x", "cpu-y")
-    ]
-    assert published.compared_devices("cuda") == ["nvidia-a/default", "nvidia-b/default"]
-    assert made().compared_devices("cuda") == ["nvidia-x"]
-    assert Published(Path("/nowhere"), KERNELS).compared() == []
-
-
-def test_figures_are_drawn_as_asked_but_published_ones_always_the_same():
-    of_campaign, usual = (
-        made(figures={"width": 3.4, "formats": ["pdf"]}),
-        {"width": 11.0, "formats": []},
-    )
-    assert of_campaign.drawing() == {"width": 3.4, "formats": ["pdf"]}
-    assert Published(Path("/nowhere"), KERNELS).drawing() == made().drawing() == usual
+    several = [GPU, CPU, replace(GPU, slug="nvidia-z")]
+    own = made(several, figures={"width": 3.4, "formats": ["pdf"]}).datasets
+    published = datasets.published(tmp_path)
+    assert own.drawing == {"width": 3.4, "formats": ["pdf"]}
+    assert published.drawing == made().datasets.drawing == {"width": 11.0, "formats": []}
+    assert own.compared == {"cuda": ["nvidia-x", "nvidia-z"], "cpu": ["cpu-y"]}
+    assert published.compared == {"cuda": ["nvidia-a/default", "nvidia-b/default"]}
+    assert own.claims == own.files("claims.json")
+    assert published.claims == [tmp_path / "claims.json"]
+    for folder, several in (("results/t", own), ("results/redrawn", published)):
+        assert several.files("a", "b") == [
+            f"{folder}/{name}/{file}" for name in several.kinds for file in "ab"
+        ]
+        assert set(several.files("a", kind="cpu")) < set(several.files("a"))
+        assert several.comparisons() == [f"{folder}/compared-cuda.svg"]
+        assert several.page() == [f"{folder}/index.html"]
+    nothing = datasets.published(Path("/nowhere"))
+    assert made().datasets.comparisons() == nothing.comparisons() == nothing.page() == []
 
 
 def test_threads_are_shared_by_the_number_of_configurations():
@@ -261,7 +193,7 @@ def test_counters_need_a_gpu_and_nsight_compute():
 
 
 def test_everything_of_a_campaign():
-    targets_of_t = set(made(devices=[GPU, replace(GPU, slug="nvidia-z")]).everything())
+    targets_of_t = set(made([GPU, replace(GPU, slug="nvidia-z")]).everything())
     assert {
         "results/t/nvidia-z/claims.json",
         "results/t/compared-cuda.svg",
@@ -284,41 +216,15 @@ def test_a_refusal_says_what_to_change(words, names):
     assert messages.refusals(["fine"], "mine.yaml") == []
 
 
-def test_what_datasets_are_held_against(tmp_path):
-    published = tmp_path / "results" / "published"
-    published.mkdir(parents=True)
-    assert Published(published, KERNELS).claimed() == [tmp_path / "config" / "claims.yaml"]
-    for name in ("claims.json", "repeat-d.csv", "repeat-d.json"):
-        (published / name).touch()
-    assert Published(published, KERNELS).claimed()[1:] == [
-        published / "claims.json",
-        published / "repeat-d.csv",
-    ]
-
-
 def test_what_is_judged_anew_is_all_data_that_are_published(tmp_path):
-    for name in (
-        "d/environment.json",
-        "d/again/samples/a.parquet",
-        "studies/kill.d.json",
-        "repeat-d.csv",
-    ):
-        written(tmp_path / name, "one")
-    for name in ("claims.json", "SHA256SUMS", "d/figure.svg"):
-        (tmp_path / name).touch()
-    published = Published(tmp_path, KERNELS)
-    names = [path.relative_to(tmp_path).as_posix() for path in published.data()]
-    assert names == [
-        "d/again/samples/a.parquet",
-        "d/environment.json",
-        "repeat-d.csv",
-        "studies/kill.d.json",
-    ]
-    before = published.all_contents()
-    (tmp_path / "claims.json").write_text("more")
-    assert published.all_contents() == before
-    (tmp_path / "d/again/samples/a.parquet").write_text("two")
-    assert published.all_contents() != before
+    names = ["d/again/samples/a.parquet", "d/environment.json", "repeat-d.csv", "studies/kill.json"]
+    for name in (*names, "claims.json", "SHA256SUMS", "d/figure.svg"):
+        written(tmp_path / name, name)
+    paths = datasets.judged_by(tmp_path)
+    assert paths == [tmp_path / name for name in names]
+    before = dataset_layout.contents(paths)
+    (tmp_path / names[0]).write_text("other")
+    assert dataset_layout.contents(paths) != before
 
 
 def with_text(text: str, of: str = "cuda/03_shared_tile", **changes) -> targets.Targets:
@@ -368,10 +274,3 @@ def test_where_no_plan_can_be_written_the_file_is_named(tmp_path, monkeypatch):
         InputError, match=r"^results/t/plans/\S+\.json: Operation not permitted; expected a file"
     ):
         with_text("a").write_plans()
-
-
-def test_what_is_published_is_known_by_its_contents(tmp_path):
-    publish(tmp_path, "nvidia-x/default", "1")
-    before = Published(tmp_path, KERNELS).contents("nvidia-x/default")
-    (tmp_path / "nvidia-x" / "default" / "1" / "a").write_text("two")
-    assert Published(tmp_path, KERNELS).contents("nvidia-x/default") != before

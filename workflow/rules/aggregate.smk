@@ -3,7 +3,7 @@ rule aggregate:
     input:
         samples=of("samples"),
         confirmed=of("confirmed"),
-        environment=of("environment"),
+        environment="results/{dataset}/{device}/environment.json",
         resources=of("resources"),
         kernels=of("headers"),
     output:

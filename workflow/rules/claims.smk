@@ -1,3 +1,10 @@
+# The claims, the published entries about them, and the limits between runs.
+CLAIMED = [
+    files.ROOT / dataset_layout.CLAIMS,
+    *sorted([*PUBLISHED.glob(dataset_layout.JUDGED), *PUBLISHED.glob("repeat-*.csv")]),
+]
+
+
 # The claims of config/claims.yaml that a dataset can judge, and its judgments.
 rule claims:
     input:
@@ -5,8 +12,8 @@ rule claims:
             name: f"results/{{dataset}}/{{device}}/{name}.csv"
             for name in dataset_layout.CLAIMED_OF
         },
-        environment=of("environment"),
-        claimed=PUBLISHED.claimed(),
+        environment="results/{dataset}/{device}/environment.json",
+        claimed=CLAIMED,
     output:
         "results/{dataset}/{device}/claims.json",
     log:
@@ -20,9 +27,9 @@ rule claims:
 # The judgments of all datasets of the campaign, and of all published data, which are judged again.
 rule reproduced:
     input:
-        here=lambda wildcards: targets_of(wildcards).claims(),
-        claimed=PUBLISHED.claimed(),
-        published=PUBLISHED.data(),
+        here=lambda wildcards: datasets_of(wildcards).claims,
+        claimed=CLAIMED,
+        published=datasets.judged_by(PUBLISHED),
     output:
         table="results/{dataset}/reproduced.json",
         page="results/{dataset}/reproduced.html",
@@ -30,7 +37,7 @@ rule reproduced:
         "results/{dataset}/logs/reproduced.log",
     params:
         claim=lambda wildcards: CAMPAIGNS.data[wildcards.dataset].get("claim", ""),
-        contents=lambda wildcards: PUBLISHED.all_contents(),
+        contents=lambda wildcards, input: dataset_layout.contents(input.published),
         code=code_digest.digest("claims.report"),
     script:
         "../scripts/reproduced.py"

@@ -11,10 +11,9 @@ from ladder.core.errors import InputError, clear_errors
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import detect
 from ladder.model.kernel_file import strays
-from ladder.pipeline import code_digest, messages, start
+from ladder.pipeline import code_digest, datasets, messages, start
 from ladder.pipeline.campaigns import Campaigns
-from ladder.pipeline.published import Published
-from ladder.storage import dataset_layout
+from ladder.storage import dataset_layout, published_index
 
 # Snakemake does not say whether it submits jobs. Both settings together are there only if it does.
 SUBMITS = (
@@ -41,8 +40,9 @@ with clear_errors():
         is_main=workflow.is_main_process,
     )
     CAMPAIGN, REPRODUCED = CAMPAIGNS.name, CAMPAIGNS.reproduce_name
-    PUBLISHED = Published(files.ROOT / "results" / "published", CAMPAIGNS.kernels)
-    COMPARED = PUBLISHED.compared()
+    PUBLISHED = files.ROOT / dataset_layout.PUBLISHED
+    REDRAWN = datasets.published(PUBLISHED)
+    FEATURED = published_index.featured(PUBLISHED)
 
 if workflow.is_main_process:
     warnings = strays(files.ROOT)
@@ -70,14 +70,15 @@ wildcard_constraints:
 
 
 def targets_of(wildcards):
-    """The targets of the dataset that wildcards name, else of the campaign that the command line asks for."""
-    dataset = getattr(wildcards, "dataset", CAMPAIGN)
+    """The targets of the campaign that wildcards name, else of the one that the command line asks for."""
     with clear_errors():
-        return (
-            PUBLISHED
-            if dataset == dataset_layout.REDRAWN
-            else CAMPAIGNS.targets(dataset)
-        )
+        return CAMPAIGNS.targets(getattr(wildcards, "dataset", CAMPAIGN))
+
+
+def datasets_of(wildcards):
+    """The datasets of a campaign, or the published ones."""
+    redrawn = wildcards.dataset == dataset_layout.REDRAWN
+    return REDRAWN if redrawn else targets_of(wildcards).datasets
 
 
 def of(name):
@@ -123,14 +124,24 @@ def everything(wildcards):
     """All that the campaign makes, and with the default one, on a machine without a GPU, the published figures again."""
     targets = targets_of(wildcards)
     redraws = CAMPAIGN == "default" and not CAMPAIGNS.gpus(targets.campaign)
-    return targets.everything() + (PUBLISHED.headline() if redraws else [])
+    headline = [
+        path for path in redrawn_files() if f"/{published_index.HEADLINE}/" in path
+    ]
+    return targets.everything() + (headline if redraws else [])
+
+
+def redrawn_files():
+    """The check of every published dataset, and the files that it compares. One that is missing is made again."""
+    tables = [f"{name}.csv" for name in dataset_layout.TABLES]
+    return REDRAWN.files("drawn.checked", "figures", *tables)
 
 
 def redrawn(wildcards):
     """All that is drawn from published data. No kernel of the checkout is needed: those that cannot be used are warnings."""
     for error in CAMPAIGNS.refused.values():
         print(f"Warning: {error}", file=sys.stderr)
-    return PUBLISHED.redrawn()
+    compared = [f"{REDRAWN.folder}/compared.checked"] if REDRAWN.compared else []
+    return redrawn_files() + compared + REDRAWN.page()
 
 
 def counted(wildcards):

@@ -41,7 +41,7 @@ rule draw_counters:
     log:
         "results/{dataset}/logs/draw_counters-{device}.log",
     params:
-        drawing=lambda wildcards: targets_of(wildcards).drawing(),
+        drawing=lambda wildcards: datasets_of(wildcards).drawing,
         code=code_digest.digest("figures.draw"),
     script:
         "../scripts/draw_counters.py"

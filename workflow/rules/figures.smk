@@ -19,7 +19,7 @@ rule figures:
         "results/{dataset}/logs/figures-{device}.log",
     threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
-        drawing=lambda wildcards: targets_of(wildcards).drawing(),
+        drawing=lambda wildcards: datasets_of(wildcards).drawing,
         contents=of("contents"),
         code=code_digest.digest("figures.draw"),
     script:
@@ -30,12 +30,12 @@ rule figures:
 rule compare:
     input:
         environments=lambda wildcards: [
-            targets_of(wildcards).environment(device)
-            for device in targets_of(wildcards).compared_devices(wildcards.kind)
+            f"results/{wildcards.dataset}/{device}/environment.json"
+            for device in datasets_of(wildcards).compared.get(wildcards.kind, [])
         ],
         tables=lambda wildcards: [
             f"results/{wildcards.dataset}/{device}/{name}.csv"
-            for device in targets_of(wildcards).compared_devices(wildcards.kind)
+            for device in datasets_of(wildcards).compared.get(wildcards.kind, [])
             for name in dataset_layout.DRAWN_FROM
         ],
     output:
@@ -49,8 +49,8 @@ rule compare:
     log:
         "results/{dataset}/logs/compare-{kind}.log",
     params:
-        devices=lambda wildcards: targets_of(wildcards).compared_devices(wildcards.kind),
-        drawing=lambda wildcards: targets_of(wildcards).drawing(),
+        devices=lambda wildcards: datasets_of(wildcards).compared[wildcards.kind],
+        drawing=lambda wildcards: datasets_of(wildcards).drawing,
         code=code_digest.digest("figures.draw"),
     script:
         "../scripts/compare.py"
@@ -59,16 +59,11 @@ rule compare:
 # The explorer: one offline page of all datasets of a campaign.
 rule index:
     input:
-        environments=lambda wildcards: [
-            targets_of(wildcards).environment(device)
-            for device in targets_of(wildcards).indexed()
-        ],
-        tables=lambda wildcards: [
-            f"results/{wildcards.dataset}/{device}/{name}.csv"
-            for device in targets_of(wildcards).indexed()
-            for name in dataset_layout.INDEXED
-        ],
-        claims=lambda wildcards: targets_of(wildcards).claims(),
+        environments=lambda wildcards: datasets_of(wildcards).files("environment.json"),
+        tables=lambda wildcards: datasets_of(wildcards).files(
+            *(f"{name}.csv" for name in dataset_layout.INDEXED)
+        ),
+        claims=lambda wildcards: datasets_of(wildcards).claims,
     output:
         "results/{dataset}/index.html",
     log:
@@ -79,7 +74,7 @@ rule index:
             if wildcards.dataset == dataset_layout.REDRAWN
             else f"Gemm Ladder: campaign {wildcards.dataset}"
         ),
-        names=lambda wildcards: targets_of(wildcards).indexed(),
+        names=lambda wildcards: list(datasets_of(wildcards).kinds),
         code=code_digest.digest("figures.explorer"),
     script:
         "../scripts/index.py"

@@ -4,7 +4,16 @@ GROUP = "[a-z0-9-]+/[a-z0-9_-]+"  # DEVICE/CAMPAIGN
 # The tables and figures of a published dataset, whose committed files are first compared with its checksums.
 rule redraw:
     input:
-        lambda wildcards: PUBLISHED.committed(wildcards.device),
+        committed=lambda wildcards: sorted(
+            path
+            for path in (PUBLISHED / wildcards.device).rglob("*")
+            if path.is_file()
+        ),
+        kernels=lambda wildcards: [
+            CAMPAIGNS.kernels[id].path
+            for id in published_index.kernel_ids([FEATURED[wildcards.device]])
+            if id in CAMPAIGNS.kernels
+        ],
     output:
         **{
             name: f"results/{dataset_layout.REDRAWN}/{{device}}/{name}.csv"
@@ -18,8 +27,8 @@ rule redraw:
         device=GROUP,
     threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
-        featured=lambda wildcards: PUBLISHED.featured[wildcards.device],
-        contents=lambda wildcards: PUBLISHED.contents(wildcards.device),
+        featured=lambda wildcards: FEATURED[wildcards.device],
+        contents=lambda wildcards, input: dataset_layout.contents(input),
         code=code_digest.digest("cli.publish"),
     script:
         "../scripts/redraw.py"
@@ -36,7 +45,7 @@ rule check_drawn:
     wildcard_constraints:
         device=GROUP,
     params:
-        folder=lambda wildcards: PUBLISHED.folder / wildcards.device,
+        folder=lambda wildcards: PUBLISHED / wildcards.device,
         code=code_digest.digest("cli.publish"),
     script:
         "../scripts/check_drawn.py"
@@ -45,14 +54,14 @@ rule check_drawn:
 # Compare the figures of several datasets with their checksums.
 rule check_compared:
     input:
-        COMPARED,
-        sums=PUBLISHED.folder / "SHA256SUMS",
+        REDRAWN.comparisons(),
+        sums=PUBLISHED / "SHA256SUMS",
     output:
         touch(f"results/{dataset_layout.REDRAWN}/compared.checked"),
     log:
         f"results/{dataset_layout.REDRAWN}/logs/check_compared.log",
     params:
-        folder=PUBLISHED.folder,
+        folder=PUBLISHED,
         code=code_digest.digest("cli.publish"),
     script:
         "../scripts/check_drawn.py"

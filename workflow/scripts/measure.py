@@ -16,7 +16,6 @@ from ladder.storage.journal import journal_of
 with job(snakemake.log[0]):
     planned = read_json(Path(snakemake.input.plan))
     device = here(**planned["machine"])
-    resources = snakemake.input.get("resources")
     output = Path(snakemake.output.samples)
     environment = read_environment(snakemake.input.environment)
     check_alike(
@@ -28,7 +27,7 @@ with job(snakemake.log[0]):
         device=device.slug,
         kind=device.kind,
         plan=planned["plan"],
-        binaries=read_binaries([Path(resources)] if resources else []),
+        binaries=read_binaries(map(Path, snakemake.input.resources)),
         support=Path(snakemake.input.support),
         fingerprint=fingerprint(device),
         code=code_digest.digest("measuring.sweep", "measuring.worker"),

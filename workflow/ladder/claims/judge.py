@@ -20,9 +20,8 @@ from ladder.core.files import read_json, write_whole
 from ladder.core.stats import CONFIDENCE, half_of_difference
 from ladder.core.verdicts import AGAIN, BUSY
 from ladder.model.baselines import is_baseline
-from ladder.pipeline.published import Published
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED, read_environment
-from ladder.storage.published_index import runs
+from ladder.storage.published_index import featured, kernel_ids, runs
 
 REPRODUCED, FAILED, UNSURE, ELSEWHERE = (
     "reproduced",
@@ -366,7 +365,7 @@ def _of_published_kernels(root: Path, data: Data) -> Data:
 
     Data stay as they are if no kernel of their device kind is published.
     """
-    ids = (id.split("/") for id in Published(root / PUBLISHED, {}).ids())
+    ids = (id.split("/") for id in kernel_ids(featured(root / PUBLISHED).values()))
     names = {name for kind, name in ids if kind == data.environment.get("kind")}
 
     def ours(row: Row) -> bool:

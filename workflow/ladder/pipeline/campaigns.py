@@ -22,9 +22,12 @@ from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import discover
-from ladder.pipeline.published import Published
 from ladder.pipeline.targets import Targets, about_gpus
 from ladder.storage.dataset_layout import CLAIMS, JUDGED, PUBLISHED
+from ladder.storage.published_index import featured, kernel_ids
+
+Read = tuple[dict[str, Any], str]
+"""The data of a campaign, and the name that messages give to its file."""
 
 REPRODUCE = "reproduce"
 """The campaign of `snakemake reproduce`, unless the command line names another."""
@@ -63,20 +66,22 @@ class Campaigns:
         """All usable kernels of the checkout, by id."""
         return discover(self.root, self.refused)
 
-    def _read(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    def _ids(self) -> list[str]:
+        """Return the ids of all kernels of the checkout, usable or not."""
+        return sorted({*self.kernels, *self.refused})
+
+    def _read(self, config: Mapping[str, Any]) -> Read:
         data, source = campaign_file.read(self.root / "config", self.config_files, config)
         if data.get("kernels") == "published":
-            data = data | {
-                "kernels": self._published_ids(source, data.get("element_types", ["float32"]))
-            }
+            data["kernels"] = self._published_ids(source, data.get("element_types", ["float32"]))
         return (self._narrowed_to_claim(data, source) if "claim" in data else data), source
 
     def _published_ids(self, source: str, element_types: Sequence[str]) -> list[str]:
         """Return the ids of the kernels published in these element types that this checkout has.
         Raises `InputError` if it has none.
         """
-        here = {*self.kernels, *self.refused}
-        ids = [id for id in Published(self.root / PUBLISHED, {}).ids(element_types) if id in here]
+        published = kernel_ids(featured(self.root / PUBLISHED).values(), element_types)
+        ids = [id for id in published if id in self._ids()]
         if not ids:
             raise InputError(
                 f"{source}: kernels: got published, but {self.root / PUBLISHED} has none of this "
@@ -91,45 +96,40 @@ class Campaigns:
         Raises `InputError` for an unknown claim, and for one that a study decides.
         """
         claim, path = data["claim"], self.root / PUBLISHED / JUDGED
-        keys = {entry["id"]: entry["key"] for entry in (read_json(path) if path.exists() else [])}
-        names = {
-            name
-            for id, key in keys.items()
-            if f"{id}:".startswith(f"{claim}:")
-            for name in (id, *key)
-        }
-        if not names:
-            known = list(dict.fromkeys(id.split(":")[0] for id in keys))
+        entries = read_json(path) if path.exists() else []
+        about = [entry for entry in entries if f"{entry['id']}:".startswith(f"{claim}:")]
+        if not about:
+            known = list(dict.fromkeys(entry["id"].split(":")[0] for entry in entries))
             raise InputError(f"{source}: claim: got {claim!r}; {one_of(claim, known)}")
         claims = yaml_schema.load(yaml_schema.read(self.root / CLAIMS), str(CLAIMS))
-        if any("study" in it for it in claims if it["id"] == claim.split(":")[0]):
+        if claim.split(":")[0] in [entry["id"] for entry in claims if "study" in entry]:
             raise InputError(
                 f"{source}: claim: got {claim!r}, which a study decides; expected a claim about a "
-                "dataset. "
-                "docs/artifact.md has the command of the study"
+                "dataset. docs/artifact.md has the command of the study"
             )
-        kernels = sorted(id for id in {**self.kernels, **self.refused} if id.split("/")[1] in names)
+        names = {name for entry in about for name in entry["key"]}
+        kernels = [id for id in self._ids() if id.split("/")[1] in names]
         sizes = sorted(
             [int(size) for size in name.split("x")]
             for name in names
             if re.fullmatch(r"\d+(x\d+x\d+)?", name)
         )
-        problems = {kind: [size * (3 // len(size)) for size in sizes] for kind in data["problems"]}
+        narrowed = {**data, "campaign": campaign_file.narrowed(data["campaign"], [claim])}
         # a claim about all rows together names no kernel and no problem
-        needed = ({"kernels": kernels} if kernels else {}) | (
-            {"problems": problems} if sizes else {}
-        )
-        return {**data, **needed, "campaign": campaign_file.narrowed(data["campaign"], [claim])}
+        if kernels:
+            narrowed["kernels"] = kernels
+        if sizes:
+            problems = [size * (3 // len(size)) for size in sizes]
+            narrowed["problems"] = dict.fromkeys(data["problems"], problems)
+        return narrowed
 
     @cached_property
-    def _named(self) -> tuple[dict[str, Any], str]:
+    def _named(self) -> Read:
         return self._read(self.config)
 
     @cached_property
-    def _reproduce(self) -> tuple[dict[str, Any], str]:
-        return (
-            self._named if self.config_files else self._read({"campaign": REPRODUCE, **self.config})
-        )
+    def _reproduce(self) -> Read:
+        return self._read({"campaign": REPRODUCE, **self.config})
 
     @property
     def name(self) -> str:
@@ -158,10 +158,10 @@ class Campaigns:
     @cached_property
     def data(self) -> dict[str, dict[str, Any]]:
         """The data of each campaign, by name."""
-        data = {self.name: self._named[0]}
+        data = {}
         with suppress(InputError):  # an error only for a run that asks for its targets
-            data = {self.reproduce_name: self._reproduce[0]} | data
-        return data
+            data[self.reproduce_name] = self._reproduce[0]
+        return data | {self.name: self._named[0]}
 
     def targets(self, name: str) -> Targets:
         """Return the targets of a campaign, after checking it as a whole. Raises `InputError` if it
@@ -172,10 +172,10 @@ class Campaigns:
         return self._targets[name]
 
     def _load(self, name: str) -> Targets:
-        if name == self.reproduce_name != self.name:
-            data, source = self._reproduce
-        elif name == self.name:
+        if name == self.name:
             data, source = self._named
+        elif name == self.reproduce_name:
+            data, source = self._reproduce
         else:
             raise InputError(
                 f"results/{name}: got no campaign of this name; expected results/{self.name}, or "
@@ -220,28 +220,18 @@ class Campaigns:
 
         def request(resource: str) -> Callable[..., Any]:
             def amount(wildcards: Any, threads: int, attempt: int) -> Any:
-                targets = self.targets(wildcards.dataset)
+                targets, own = self.targets(wildcards.dataset), usual.get(resource)
+                own = own(targets, threads) if callable(own) else own
                 device, arch = (getattr(wildcards, name, "") for name in ("device", "arch"))
-                mine = usual.get(resource)
-                return targets.request(
-                    resource,
-                    mine(targets, threads) if callable(mine) else mine,
-                    gpu,
-                    device,
-                    arch,
-                    attempt,
-                )
+                return targets.request(resource, own, gpu, device, arch, attempt)
 
             return amount
 
-        names = {*usual, *self._partition_resources(), *(["gpu"] if gpu else [])}
-        return {name: request(name) for name in sorted(names) if gpu or not about_gpus(name)}
-
-    def _partition_resources(self) -> set[str]:
-        """Return the resources that the campaigns' partitions name."""
         partitions = [
             partition
             for data in self.data.values()
             for partition in data.get("partitions", {}).values()
         ]
-        return {name for partition in partitions for name in partition.get("resources", {})}
+        named = [name for partition in partitions for name in partition.get("resources", {})]
+        names = {*usual, *named, *(["gpu"] if gpu else [])}
+        return {name: request(name) for name in sorted(names) if gpu or not about_gpus(name)}

@@ -29,15 +29,13 @@ def imports(module: str) -> frozenset[str]:
 
 def exists(module: str) -> bool:
     """Return whether the package has a module of that name."""
-    return (PACKAGE / (module.replace(".", "/") + ".py")).exists() or (
-        PACKAGE / module.replace(".", "/") / "__init__.py"
-    ).exists()
+    return path(module).exists()
 
 
 def path(module: str) -> Path:
     """Return the file of a module."""
-    plain = PACKAGE / (module.replace(".", "/") + ".py")
-    return plain if plain.exists() else PACKAGE / module.replace(".", "/") / "__init__.py"
+    plain = PACKAGE / module.replace(".", "/")
+    return plain / "__init__.py" if plain.is_dir() else plain.with_suffix(".py")
 
 
 def closure(*modules: str) -> set[str]:

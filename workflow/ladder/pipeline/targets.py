@@ -17,6 +17,7 @@ from ladder.devices.detect import DetectedDevice
 from ladder.model.baselines import BASELINE_JOB
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
+from ladder.pipeline.datasets import Datasets
 from ladder.storage.dataset_layout import CONFIRMED, JUDGED, TABLES
 
 
@@ -31,28 +32,38 @@ class Targets:
     architectures: Sequence[str]
     """The architectures to compile CUDA kernels for."""
 
+    @cached_property
+    def datasets(self) -> Datasets:
+        """One dataset for each device."""
+        kinds = {device.slug: device.kind for device in self.devices}
+        folder = f"results/{self.campaign.name}"
+        return Datasets(
+            folder,
+            kinds,
+            {kind: [slug for slug in kinds if kinds[slug] == kind] for kind in KINDS},
+            [f"{folder}/{slug}/{JUDGED}" for slug in kinds],
+            {"width": self.campaign.width, "formats": self.campaign.formats},
+        )
+
     def device(self, slug: str) -> DetectedDevice:
         """Return the device with a slug."""
         return {device.slug: device for device in self.devices}[slug]
 
     def everything(self) -> list[str]:
-        """Return all that the campaign makes on this machine, except hardware counters."""
-        page = [f"results/{self.campaign.name}/index.html"] if self.devices else []
-        return [
-            *self.compiled(),
-            *self.tables(),
-            *self.measured("figures", JUDGED),
-            *self.compared(),
-            *page,
-        ]
-
-    def compiled(self) -> list[str]:
-        """Return the resources of every chosen kernel on every architecture that it is compiled
-        for.
+        """Return all that the campaign makes on this machine, except hardware counters. Snakemake
+        makes a missing file again only if it is a target.
         """
+        tables = [f"{name}.csv" for name in TABLES]
+        slugs = [device.slug for device in self.devices]
         return [
-            f"results/{self.campaign.name}/build/{arch}/{kernel.name}/resources.csv"
-            for arch, kernel in self._compiling()
+            *(
+                f"{self._build(arch)}/{kernel.name}/resources.csv"
+                for arch, kernel in self._compiling()
+            ),
+            *(path for slug in slugs for path in (*self.samples(slug), *self.confirmed(slug))),
+            *self.datasets.files("environment.json", *tables, "figures", JUDGED),
+            *self.datasets.comparisons(),
+            *self.datasets.page(),
         ]
 
     def _compiling(self) -> list[tuple[str, Kernel]]:
@@ -66,29 +77,12 @@ class Targets:
             if kernel.kind == kind
         ]
 
-    def tables(self) -> list[str]:
-        """Return the samples and tables of all datasets. Snakemake makes a missing file again only
-        if it is a target.
-        """
-        slugs = [device.slug for device in self.devices]
-        return [
-            *self.measured("environment.json", *(f"{name}.csv" for name in TABLES)),
-            *(str(path) for slug in slugs for path in (*self.samples(slug), *self.confirmed(slug))),
-        ]
-
-    def measured(self, *names: str, kind: str = "") -> list[str]:
-        """Return the files with these names in the datasets of all devices, or of the devices of a
-        kind.
-        """
-        devices = [device.slug for device in self.devices if device.kind == (kind or device.kind)]
-        return [f"results/{self.campaign.name}/{slug}/{name}" for slug in devices for name in names]
-
     def counted(self, ncu: bool) -> list[str]:
         """Return the figures of hardware counters; `ncu` says whether Nsight Compute is installed.
 
         Raises `InputError` if nothing can be counted.
         """
-        figures = self.measured("counters.svg", kind="cuda")
+        figures = self.datasets.files("counters.svg", kind="cuda")
         if not figures:
             raise InputError(
                 f"{self.campaign.source}: devices: got "
@@ -101,26 +95,9 @@ class Targets:
             )
         return figures
 
-    def compared(self) -> list[str]:
-        """Return a figure for every kind of which the campaign has several devices."""
-        several = [kind for kind in KINDS if len(self.compared_devices(kind)) > 1]
-        return [f"results/{self.campaign.name}/compared-{kind}.svg" for kind in several]
-
-    def compared_devices(self, kind: str) -> list[str]:
-        """Return the devices of a kind, which one figure compares."""
-        return [device.slug for device in self.devices if device.kind == kind]
-
-    def indexed(self) -> list[str]:
-        """Return the devices whose datasets the campaign's page shows."""
-        return [device.slug for device in self.devices]
-
-    def claims(self) -> list[Path]:
-        """Return the judged claims of all datasets."""
-        return [Path(path) for path in self.measured(JUDGED)]
-
     def contents(self, device: str) -> str:
         """Return a digest of a dataset's kernels. File times say nothing certain about contents."""
-        return digest([self.campaign.kernels[id].digest for id in self._ids(device)])
+        return digest([kernel.digest for kernel in self._kernels(device)])
 
     def machine(self, device: str) -> dict[str, str]:
         """Return what `detect.here` looks for on the machine of a job: a device's slug, its
@@ -152,28 +129,20 @@ class Targets:
             ]
             made = {"kernel": kernel.id, "digest": kernel.digest, "configurations": configurations}
             plans[f"compile-{arch}-{kernel.name}"] = made
-        for device in self.devices:
-            slug, kind = device.slug, device.kind
+        for slug, kind in self.datasets.kinds.items():
+            machine = self.machine(slug)
             for job in self.campaign.jobs(kind):
                 plan = self.campaign.plan(kind, job)
                 contents = self.campaign.kernels[plan["kernel"]].digest if plan["kernel"] else ""
-                plans[f"measure-{slug}-{job}"] = {
-                    "machine": self.machine(slug),
-                    "digest": contents,
-                    "plan": plan,
-                }
-            confirmation = self.campaign.confirmation(kind)
-            contents = self.contents(slug)
-            plans[f"confirm-{slug}"] = {
-                "machine": self.machine(slug),
-                "digest": contents,
-                "plan": confirmation,
-            }
+                name = f"measure-{slug}-{job}"
+                plans[name] = {"machine": machine, "digest": contents, "plan": plan}
+            plan, contents = self.campaign.confirmation(kind), self.contents(slug)
+            plans[f"confirm-{slug}"] = {"machine": machine, "digest": contents, "plan": plan}
         return plans
 
     def plan(self, name: str) -> Path:
         """Return the file of a job's plan, the job's input."""
-        return Path("results") / self.campaign.name / "plans" / f"{name}.json"
+        return Path(self.datasets.folder) / "plans" / f"{name}.json"
 
     def write_plans(self) -> None:
         """Write the plans that have changed. Snakemake then reruns their jobs. Raises `InputError`
@@ -182,7 +151,7 @@ class Targets:
         for name, plan in self.plans.items():
             path, text = self.plan(name), json.dumps(plan, indent=1) + "\n"
             try:
-                if not (path.exists() and path.read_text() == text):
+                if not path.exists() or path.read_text() != text:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     write_whole(path, text.encode())
             except OSError as error:
@@ -190,66 +159,50 @@ class Targets:
                     f"{path}: {error.strerror}; expected a file that can be written"
                 ) from None
 
-    def drawing(self) -> dict[str, Any]:
-        """Return the width of figures in inches, and their formats besides SVG."""
-        return {"width": self.campaign.width, "formats": self.campaign.formats}
-
     def kernel(self, arch: str, name: str) -> Kernel:
         """Return the kernel with a name that is compiled for an architecture."""
         return self.campaign.kernels[f"{'cuda' if arch.startswith('sm_') else 'cpu'}/{name}"]
 
+    def _kernels(self, device: str) -> list[Kernel]:
+        """Return a dataset's kernels, sorted by name."""
+        kind = self.datasets.kinds[device]
+        names = {job.split(".")[0] for job in self.campaign.jobs(kind)} - {BASELINE_JOB}
+        return [self.campaign.kernels[f"{kind}/{name}"] for name in sorted(names)]
+
+    def _build(self, arch: str) -> str:
+        return f"{self.datasets.folder}/build/{arch}"
+
     def support(self, device: str) -> str:
         """Return the path of the pipeline's own device code, compiled."""
-        return f"results/{self.campaign.name}/build/{self.device(device).arch}/support.bin"
+        return f"{self._build(self.device(device).arch)}/support.bin"
 
-    def binaries(self, device: str, job: str) -> str | list[str]:
+    def binaries(self, device: str, job: str) -> list[str]:
         """Return the resources of a measure job's kernel; none for the baselines."""
         kernel = job.split(".")[0]
-        if kernel == BASELINE_JOB:
-            return []
-        return (
-            f"results/{self.campaign.name}/build/{self.device(device).arch}/{kernel}/resources.csv"
-        )
+        build = self._build(self.device(device).arch)
+        return [] if kernel == BASELINE_JOB else [f"{build}/{kernel}/resources.csv"]
 
-    def _folder(self, device: str) -> Path:
-        return Path("results") / self.campaign.name / device
-
-    def environment(self, device: str) -> Path:
-        """Return the path of the description of the device, its software and the project's
-        state.
-        """
-        return self._folder(device) / "environment.json"
-
-    def samples(self, device: str) -> list[Path]:
-        """Return the raw samples of a dataset."""
-        return [
-            self._folder(device) / "samples" / f"{job}.parquet"
-            for job in self.campaign.jobs(self.device(device).kind)
-        ]
-
-    def confirmed(self, device: str) -> list[Path]:
-        """Return the raw samples of a dataset's confirmation; none if the campaign leaves it
-        out.
-        """
-        return (
-            [self._folder(device) / f"{CONFIRMED}.parquet"]
-            if self.campaign.confirm["cuda"].processes
-            else []
-        )
-
-    def _ids(self, device: str) -> list[str]:
-        """Return the ids of a dataset's kernels, sorted by name."""
-        names = sorted({path.name.split(".")[0] for path in self.samples(device)} - {BASELINE_JOB})
-        return [f"{self.device(device).kind}/{name}" for name in names]
+    def resources(self, device: str) -> list[str]:
+        """Return the compilers' reports on all configurations of a dataset."""
+        build = self._build(self.device(device).arch)
+        return [f"{build}/{kernel.name}/resources.csv" for kernel in self._kernels(device)]
 
     def headers(self, device: str) -> list[Path]:
         """Return the files of a dataset's kernels; their headers hold the models."""
-        return [self.campaign.kernels[id].path for id in self._ids(device)]
+        return [kernel.path for kernel in self._kernels(device)]
 
-    def resources(self, device: str) -> list[Path]:
-        """Return the compilers' reports on all configurations of a dataset."""
-        build = Path("results") / self.campaign.name / "build" / self.device(device).arch
-        return [build / id.split("/")[1] / "resources.csv" for id in self._ids(device)]
+    def samples(self, device: str) -> list[str]:
+        """Return the raw samples of a dataset."""
+        jobs = self.campaign.jobs(self.datasets.kinds[device])
+        return [f"{self.datasets.folder}/{device}/samples/{job}.parquet" for job in jobs]
+
+    def confirmed(self, device: str) -> list[str]:
+        """Return the raw samples of a dataset's confirmation; none if the campaign leaves it
+        out.
+        """
+        if not self.campaign.confirm["cuda"].processes:
+            return []
+        return [f"{self.datasets.folder}/{device}/{CONFIRMED}.parquet"]
 
     def measuring_mb(self) -> int:
         """Return the memory that a measure job needs, in MB: for its largest problem and the
@@ -267,14 +220,9 @@ class Targets:
         """Return a kernel's share of all cores, in proportion to its configurations, so that all
         compile jobs end at about the same time.
         """
-        counts = {
-            id: len(configurations) for id, configurations in self.campaign.configurations.items()
-        }
-        total = sum(
-            count * (len(self.architectures) if id.startswith("cuda/") else 1)
-            for id, count in counts.items()
-        )
-        return max(1, math.ceil(cores * counts[self.kernel(arch, kernel).id] / total))
+        configurations = self.campaign.configurations
+        total = sum(len(configurations[compiled.id]) for _, compiled in self._compiling())
+        return max(1, math.ceil(cores * len(configurations[self.kernel(arch, kernel).id]) / total))
 
     def measuring_threads(self, device: str, cores: int) -> int:
         """Return all cores for a CPU, so that nothing runs beside the measurement, and one core for
@@ -305,13 +253,10 @@ class Targets:
 
         It is the partition of the job's device or, to compile for a CPU, one that has this CPU.
         """
-        partitions = self.campaign.partitions
-        if device:
-            return partitions[device].resources if device in partitions else {}
-        return next(
-            (partition.resources for partition in partitions.values() if partition.device == arch),
-            {},
-        )
+        for name, partition in self.campaign.partitions.items():
+            if name == device or (not device and partition.device == arch):
+                return partition.resources
+        return {}
 
 
 def about_gpus(resource: str) -> bool:

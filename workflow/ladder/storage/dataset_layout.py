@@ -1,7 +1,8 @@
 """The files of a dataset: their names, and reading `environment.json`."""
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +57,11 @@ def files(folder: Path) -> list[Path]:
     confirmation if there is one.
     """
     return [*sorted((folder / "samples").glob("*.parquet")), *folder.glob(f"{CONFIRMED}.parquet")]
+
+
+def contents(paths: Iterable[Path | str]) -> str:
+    """Return a digest of the contents of files. A checkout does not keep file times."""
+    state = hashlib.sha256()
+    for path in paths:
+        state.update(Path(path).read_bytes())
+    return state.hexdigest()

@@ -6,7 +6,8 @@ each device and campaign is featured: figures and pages show it. The others are 
 no sweep and are kept for the limits between runs and machines.
 """
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import yaml
 from ladder.core import yaml_schema
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
+from ladder.core.types import ELEMENT_TYPES
 from ladder.storage.dataset_layout import read_environment
 
 INDEX = "index.yaml"
@@ -140,6 +142,24 @@ def featured(published: Path) -> dict[str, Path]:
     for folder in runs(published).values():
         folders.setdefault(folder.parent.relative_to(published).as_posix(), folder)
     return folders
+
+
+def kernel_ids(
+    folders: Iterable[Path], element_types: Collection[str] = tuple(ELEMENT_TYPES)
+) -> list[str]:
+    """Return the ids of the kernels of published datasets in one of these element types. Every
+    dataset has the compiler's reports; some have no samples of a sweep.
+    """
+    ids = set()
+    for folder in folders:
+        kind = "cpu" if folder.parents[1].name.startswith("cpu-") else "cuda"
+        resources = folder / "resources.csv"
+        # where it is missing, the check of the data says so
+        rows = csv.DictReader(resources.read_text().splitlines()) if resources.exists() else ()
+        ids |= {
+            f"{kind}/{row['kernel']}" for row in rows if row.get("element_type") in element_types
+        }
+    return sorted(ids)
 
 
 def together(published: Path) -> dict[str, list[str]]:

@@ -1,0 +1,64 @@
+"""The datasets that one page shows: those of a campaign, or the published ones drawn again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder.model.campaign import WIDTH
+from ladder.storage.dataset_layout import JUDGED, REDRAWN
+from ladder.storage.published_index import featured, together
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """Datasets with the same files, whether measured here or published."""
+
+    folder: str
+    """The folder of all: `results/CAMPAIGN`, or `results/redrawn`."""
+    kinds: Mapping[str, str]
+    """The device kind of each, by its folder in there: DEVICE or, if published, DEVICE/CAMPAIGN."""
+    compared: Mapping[str, Sequence[str]]
+    """Those that one figure shows side by side, by device kind."""
+    claims: Sequence[Path | str]
+    """The judged claims about them."""
+    drawing: Mapping[str, Any]
+    """The width of figures in inches, and their formats besides SVG."""
+
+    def files(self, *names: str, kind: str = "") -> list[str]:
+        """Return the files with these names of all datasets, or of those of a device kind."""
+        return [
+            f"{self.folder}/{dataset}/{name}"
+            for dataset, of_kind in self.kinds.items()
+            if kind in ("", of_kind)
+            for name in names
+        ]
+
+    def comparisons(self) -> list[str]:
+        """Return a figure for every kind of which there are several datasets."""
+        several = [kind for kind, names in self.compared.items() if len(names) > 1]
+        return [f"{self.folder}/compared-{kind}.svg" for kind in several]
+
+    def page(self) -> list[str]:
+        """Return the page of all datasets, if there are any."""
+        return [f"{self.folder}/index.html"] if self.kinds else []
+
+
+def published(folder: Path) -> Datasets:
+    """Return the featured run of each published device and campaign, as it is drawn again.
+
+    Its figures have the same width everywhere.
+    """
+    kinds = {group: "cpu" if group.startswith("cpu-") else "cuda" for group in featured(folder)}
+    drawing = {"width": WIDTH, "formats": []}
+    return Datasets(
+        f"results/{REDRAWN}", kinds, together(folder), list(folder.glob(JUDGED)), drawing
+    )
+
+
+def judged_by(folder: Path) -> list[Path]:
+    """Return the published files that claims are judged by: all datasets and the answers to
+    studies, without figures and judged claims.
+    """
+    files = (path for suffix in ("parquet", "json", "csv") for path in folder.rglob(f"*.{suffix}"))
+    return sorted(path for path in files if path.name != JUDGED)
