@@ -7,7 +7,7 @@ import shlex
 
 import documented
 import yaml
-from documented import CI, NOWHERE
+from documented import CI
 from ladder.cli.main import parser
 from ladder.model.kernel_file import discover
 from planted import ROOT
@@ -15,33 +15,27 @@ from planted import ROOT
 KERNELS = discover(ROOT)
 
 
-def test_every_command_and_block_has_a_way():
+NAMES = [*documented.commands(), *(block.name for block in documented.blocks())]
+PATTERNS = [
+    *(pattern for _, patterns in documented.IN_A_CLONE for pattern in patterns),
+    *(pattern for patterns in documented.ELSEWHERE.values() for pattern in patterns),
+]
+
+
+def test_every_command_and_block_has_a_way_and_no_row_is_left_over():
     """Add a new one to the tables of `tests/support/documented.py`."""
-    assert [command for command in documented.commands() if documented.way(command) is None] == []
-    assert [block for block in documented.blocks() if documented.way_of(block) is None] == []
 
+    def any_named(names, patterns):
+        return any(documented.named(name, pattern) for name in names for pattern in patterns)
 
-def test_no_row_is_left_over():
-    patterns = [pattern for _, patterns in documented.WAYS for pattern in patterns]
-    assert [
-        it
-        for it in patterns
-        if not any(documented._named(command, it) for command in documented.commands())
-    ] == []
-    rows = [(page, language) for _, page, languages in documented.BLOCKS for language in languages]
-    blocks = documented.blocks()
-    assert [
-        row
-        for row in rows
-        if not any(documented._named(it.page, row[0]) and it.language == row[1] for it in blocks)
-    ] == []
+    assert [name for name in NAMES if not any_named([name], PATTERNS)] == []
+    assert [pattern for pattern in PATTERNS if not any_named(NAMES, [pattern])] == []
 
 
 def test_what_is_said_to_run_a_command_is_there():
-    ways = [*(way for way, _ in documented.WAYS), *(way for way, *_ in documented.BLOCKS)]
-    for file, test in {tuple(way.where.split("::")) for way in ways if "::" in way.where}:
+    ways = {way.where for way, _ in documented.IN_A_CLONE} | documented.ELSEWHERE.keys()
+    for file, _, test in (where.partition("::") for where in ways if "::" in where):
         assert f"\ndef {test}(" in (ROOT / file).read_text(), test
-    assert all(way.needs for way in ways if way.where == NOWHERE)
 
 
 def made_by_ci():
@@ -60,16 +54,13 @@ def made_by_ci():
 
 
 def test_what_ci_is_said_to_run_it_runs():
-    script, made = (ROOT / ".ci" / "run").read_text(), made_by_ci()
-    for command in documented.run_by(CI):
-        if documented.way(command).needs:
-            continue
-        if command == "make setup-cutlass setup-triton":
-            assert {"make setup-cutlass", "make setup-triton"} <= made
-        else:
-            assert (
-                command in made or command in script or command in (ROOT / "Makefile").read_text()
-            ), command
+    texts = [(ROOT / name).read_text() for name in (".ci/run", "Makefile")]
+    made = made_by_ci()
+    for command in documented.commands():
+        if documented.way(command) is None and any(
+            documented.named(command, pattern) for pattern in documented.ELSEWHERE[CI]
+        ):
+            assert command in made or any(command in text for text in texts), command
 
 
 def test_a_submit_command_has_the_keys_of_its_profile():

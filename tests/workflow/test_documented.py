@@ -6,7 +6,7 @@ import re
 
 import documented
 import pytest
-from documented import HERE, SMOKE, Stranger
+from documented import H200, HERE, SMOKE, Stranger
 from ladder.core.errors import NOTHING_MEASURED
 
 pytestmark = pytest.mark.slow
@@ -20,9 +20,8 @@ def stranger(tmp_path_factory) -> Stranger:
 @pytest.mark.parametrize("command", documented.run_by(HERE))
 def test_a_command_runs(stranger, command):
     code, answer = stranger.run(command), documented.way(command).answer
-    assert code == 0 or (answer and answer in stranger.printed[command]), stranger.printed[command][
-        -8000:
-    ]
+    printed = stranger.printed[command]
+    assert code == 0 or (answer and answer in printed), printed[-8000:]
 
 
 def test_a_second_run_has_nothing_to_do_but_print_the_table(stranger):
@@ -61,10 +60,8 @@ AROUND = {
 
 @pytest.mark.parametrize("page", AROUND)
 def test_a_block_of_a_campaign_is_planned(stranger, page, monkeypatch):
-    (block,) = (it for it in documented.blocks() if (it.page, it.language) == (page, "yaml"))
-    for name, value in stranger.simulate(
-        name="NVIDIA H200", uuids=["GPU-1"], driver="1", compiler="1", others=[0]
-    ).items():
+    (block,) = (block for block in documented.blocks() if block.name == f"{page}: yaml")
+    for name, value in stranger.simulate(uuids=["GPU-1"], **H200).items():
         monkeypatch.setenv(name, value)
     plan = stranger.ok("--configfile", stranger.campaign(AROUND[page] + block.text), "--dry-run")
     assert "rule measure:" in plan
