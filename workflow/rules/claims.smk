@@ -24,12 +24,27 @@ rule claims:
         "../scripts/claims.py"
 
 
-# The judgments of all datasets of the campaign, and of all published data, which are judged again.
-rule reproduced:
+# All published data, judged again: once for all campaigns.
+rule judge_published:
     input:
-        here=lambda wildcards: datasets_of(wildcards).claims,
         claimed=CLAIMED,
         published=datasets.judged_by(PUBLISHED),
+    output:
+        f"{REDRAWN.folder}/claims.json",
+    log:
+        f"{REDRAWN.folder}/logs/judge_published.log",
+    params:
+        contents=lambda wildcards, input: dataset_layout.contents(input.published),
+        code=code_digest.digest("claims.judge"),
+    script:
+        "../scripts/judge_published.py"
+
+
+# The judgments of all datasets of the campaign, and of all published data.
+rule reproduced:
+    input:
+        lambda wildcards: targets_of(wildcards).datasets.claims,
+        f"{REDRAWN.folder}/claims.json",
     output:
         table="results/{dataset}/reproduced.json",
         page="results/{dataset}/reproduced.html",
@@ -37,7 +52,6 @@ rule reproduced:
         "results/{dataset}/logs/reproduced.log",
     params:
         claim=lambda wildcards: CAMPAIGNS.data[wildcards.dataset].get("claim", ""),
-        contents=lambda wildcards, input: dataset_layout.contents(input.published),
         code=code_digest.digest("claims.report"),
     script:
         "../scripts/reproduced.py"

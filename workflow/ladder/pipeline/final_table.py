@@ -55,13 +55,11 @@ class Result:
         """Read the tables in a folder. Raises `InputError` for one that its job did not make in
         this form.
         """
-        shared = ("kernel", "configuration", "problem", "m", "n", "k", "element_type", "reason")
-        of_best = ("tflops", "ratio", "ratio_low", "ratio_high", "marks", "reference", "interval")
-        best = read_csv(folder / "best.csv", (*shared, *of_best, "state", "precision"))
-        summary = read_csv(folder / "summary.csv", (*shared, "status"))
         best, summary = (
-            table.astype({"problem": str, "reason": object}).fillna({"marks": "", "reason": ""})
-            for table in (best, summary)
+            read_csv(folder / f"{name}.csv", needed)
+            .astype({"problem": str, "reason": object})
+            .fillna({"marks": "", "reason": ""})
+            for name, needed in (("best", ["tflops"]), ("summary", ["status", "reason"]))
         )
         environment = read_environment(folder / "environment.json", ("name", "kind"))
         return cls(folder, environment, best[best["tflops"].notna()], summary)
@@ -83,9 +81,9 @@ class Result:
 def summary(made: Mapping[str, Sequence[Path]], columns: int) -> tuple[str, str]:
     """Return two texts to print: the result of a run, and its failed kernels ("" if none).
 
-    `made` are the files of the run's jobs by rule; `columns` is the width of the screen. The
-    headline dataset, else the first, gets a table; each other dataset gets a line. Raises
-    `InputError` for a file that its job did not make in this form.
+    `made` are the files of the run's jobs by rule; `columns` is the width of the screen. Each
+    dataset of a campaign gets a table; of published ones, the headline dataset, else the first.
+    Raises `InputError` for a file that its job did not make in this form.
     """
     there = {rule: [path for path in paths if path.exists()] for rule, paths in made.items()}
     measured, redrawn = (
@@ -93,19 +91,16 @@ def summary(made: Mapping[str, Sequence[Path]], columns: int) -> tuple[str, str]
         for rule in ("aggregate", "redraw")
     )
     own = [Result.read(folder) for folder in measured]
-    # a run that only draws published data has the redrawn datasets as its result
-    shown = own or [Result.read(folder) for folder in redrawn]
-    shown.sort(key=lambda result: "/".join(result.folder.parts[-2:]) != HEADLINE)
+    redrawn.sort(key=lambda folder: not folder.as_posix().endswith(HEADLINE))
     compiled = [
         row
         for path in there.get("compile", [])
         for row in read_csv(path, text=True).to_dict("records")
     ]
     text: list[str] = []
-    if shown:
-        text += ["", *table(shown[0], columns)]
-    if shown[1:]:
-        text += ["", *(in_a_line(result) for result in shown[1:])]
+    # a run that only draws published data has them as its result
+    for result in own or map(Result.read, redrawn[:1]):
+        text += ["", *table(result, columns)]
     text += [line for result in own for line in doubtful(result)]
     text += ["", *compiled_only(own, compiled)]
     for path in there.get("count", []):
@@ -210,31 +205,12 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def in_a_line(result: Result) -> str:
-    """Return a line with a dataset's folder and its fastest kernel without rounded operands, in the
-    first element type, at one problem.
-    """
-    rows = result.at_one_problem(result.summary["element_type"].iloc[0])
-    if not rows:
-        return f"{result.folder}: no kernel has a rate"
-    best = min(rows, key=lambda row: (_context(row), -row["tflops"]))
-    unit, size = rate_unit(result.environment["kind"])
-    text = (
-        f"{result.folder}: {best['kernel']} {best['tflops'] / size:.4g} {unit}, "
-        f"{100 * best['ratio']:.1f} % of {best['reference']} at {best['problem']}, "
-        f"{best['element_type']}, {best['state']}"
-    )
-    return "; ".join([text, *verdicts.busy(best["marks"])])
-
-
 def doubtful(result: Result) -> list[str]:
     """Return lines on what could change times: surroundings, other processes, and problems where
     the reference differs from itself.
     """
     rated, lines = result.rated, remarks(result.environment.get("attributes", {}))
-    disturbed, unsteady = (
-        rated[[mark in verdicts.marks(cell) for cell in rated["marks"]]] for mark in verdicts.BUSY
-    )
+    disturbed, unsteady = (rated[rated["marks"].str.contains(mark)] for mark in verdicts.BUSY)
     if len(disturbed):
         reason = "".join(disturbed["reason"][:1]).partition("; ")[0]
         lines.append(

@@ -1,0 +1,10 @@
+"""Compare all published datasets with the claims again."""
+
+from pathlib import Path
+
+from ladder.claims import judge
+from ladder.core.files import ROOT
+from ladder.pipeline.job_log import job
+
+with job(snakemake.log[0]):
+    judge.write(judge.of_published(ROOT), Path(snakemake.output[0]))
