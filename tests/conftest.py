@@ -61,7 +61,6 @@ def gpus(
 
 LONG = (
     "test_documented",
-    "test_smoke",
     "test_pipeline",
     "test_robust",
     "test_result",

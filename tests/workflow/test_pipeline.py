@@ -1,5 +1,5 @@
 """The pipeline itself: Snakemake runs in a copy of the project. The smoke campaign is in
-test_smoke.py.
+test_documented.py.
 """
 
 import re

@@ -33,7 +33,7 @@ def done(make_project):
     results are there, and empty.
 
     `snakemake --touch` notes for each what a run notes: the inputs, parameters and code.
-    tests/workflow/test_smoke.py shows that a real run leaves nothing to do.
+    tests/workflow/test_documented.py shows that a real run leaves nothing to do.
     """
     project = make_project()
     environment = project.simulate(**GPU)
