@@ -44,4 +44,4 @@ rule draw_counters:
         drawing=lambda wildcards: datasets_of(wildcards).drawing,
         code=code_digest.digest("figures.draw"),
     script:
-        "../scripts/draw_counters.py"
+        "../scripts/figures.py"

@@ -1,15 +1,18 @@
-"""Draw the figures of a dataset."""
+"""Draw the figures of a dataset, or that of its hardware counters."""
 
 from pathlib import Path
 
 from ladder.figures import draw
 from ladder.pipeline.job_log import job
-from ladder.storage import csv_files
+from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import DRAWN_FROM, read_environment
 
 with job(snakemake.log[0]):
     environment = read_environment(snakemake.input.environment)
-    read = {name: csv_files.read_csv(Path(snakemake.input[name])) for name in DRAWN_FROM}
-    draw.draw_all(
-        read, environment, Path(snakemake.output[0]), snakemake.threads, **snakemake.params.drawing
-    )
+    tables = {name: read_csv(Path(snakemake.input[name])) for name in DRAWN_FROM}
+    output, drawing = Path(snakemake.output[0]), snakemake.params.drawing
+    if snakemake.rule == "draw_counters":
+        counters = read_csv(Path(snakemake.input.counters))
+        draw.draw_counters(counters, tables, environment, output.with_suffix(""), **drawing)
+    else:
+        draw.draw_all(tables, environment, output, snakemake.threads, **drawing)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ladder.model.campaign import WIDTH
 from ladder.storage.dataset_layout import JUDGED, REDRAWN
-from ladder.storage.published_index import featured, together
+from ladder.storage.published_index import featured, kind_of, together
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def published(folder: Path) -> Datasets:
 
     Its figures have the same width everywhere.
     """
-    kinds = {group: "cpu" if group.startswith("cpu-") else "cuda" for group in featured(folder)}
+    kinds = {group: kind_of(group) for group in featured(folder)}
     drawing = {"width": WIDTH, "formats": []}
     return Datasets(
         f"results/{REDRAWN}", kinds, together(folder), list(folder.glob(JUDGED)), drawing

@@ -85,38 +85,38 @@ def summary(made: Mapping[str, Sequence[Path]], columns: int) -> tuple[str, str]
     dataset of a campaign gets a table; of published ones, the headline dataset, else the first.
     Raises `InputError` for a file that its job did not make in this form.
     """
-    there = {rule: [path for path in paths if path.exists()] for rule, paths in made.items()}
-    measured, redrawn = (
-        [path.parent for path in there.get(rule, []) if path.name == "best.csv"]
+
+    def there(rule: str) -> list[Path]:
+        return [path for path in made.get(rule, []) if path.exists()]
+
+    own, redrawn = (
+        [path.parent for path in there(rule) if path.name == "best.csv"]
         for rule in ("aggregate", "redraw")
     )
-    own = [Result.read(folder) for folder in measured]
     redrawn.sort(key=lambda folder: not folder.as_posix().endswith(HEADLINE))
+    results = [Result.read(folder) for folder in own]
     compiled = [
-        row
-        for path in there.get("compile", [])
-        for row in read_csv(path, text=True).to_dict("records")
+        row for path in there("compile") for row in read_csv(path, text=True).to_dict("records")
     ]
     text: list[str] = []
     # a run that only draws published data has them as its result
-    for result in own or map(Result.read, redrawn[:1]):
+    for result in results or map(Result.read, redrawn[:1]):
         text += ["", *table(result, columns)]
-    text += [line for result in own for line in doubtful(result)]
-    text += ["", *compiled_only(own, compiled)]
-    for path in there.get("count", []):
+    text += [line for result in results for line in doubtful(result)]
+    text += ["", *compiled_only(results, compiled)]
+    for path in there("count"):
         reasons = read_csv(path, ("reason",), text=True)["reason"]
         why = ", ".join(filter(None, reasons.unique()))
         text.append(f"counters of {len(reasons)} kernel(s) in {path}{why and f': {why}'}")
-    for path in there.get("index", []):
-        if REDRAWN not in path.parts or not own:
-            text.append(f"Explore the results: {path}")
-    text += [busy_share(result.folder) for result in own]
-    if drawn := len(there.get("check_drawn", [])):
+    pages = [path for path in there("index") if not own or REDRAWN not in path.parts]
+    text += [f"Explore the results: {path}" for path in pages]
+    text += [busy_share(folder) for folder in own]
+    if drawn := len(there("check_drawn")):
         text.append(
             f"{drawn} published dataset(s) drawn again, each byte as it was published; tables and "
             f"figures in results/{REDRAWN}/"
         )
-    return "\n".join(text).rstrip(), "\n".join(failures(own, compiled))
+    return "\n".join(text).rstrip(), "\n".join(failures(results, compiled))
 
 
 def nothing_measured(made: Mapping[str, Sequence[Path]], written: Collection[Path]) -> str:

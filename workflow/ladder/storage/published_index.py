@@ -18,7 +18,6 @@ from ladder.core import yaml_schema
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
 from ladder.core.types import ELEMENT_TYPES
-from ladder.storage.dataset_layout import read_environment
 
 INDEX = "index.yaml"
 HEADER = """\
@@ -144,6 +143,11 @@ def featured(published: Path) -> dict[str, Path]:
     return folders
 
 
+def kind_of(device: str) -> str:
+    """Return the kind of a device, which its slug begins with."""
+    return "cpu" if device.startswith("cpu-") else "cuda"
+
+
 def kernel_ids(
     folders: Iterable[Path], element_types: Collection[str] = tuple(ELEMENT_TYPES)
 ) -> list[str]:
@@ -152,12 +156,13 @@ def kernel_ids(
     """
     ids = set()
     for folder in folders:
-        kind = "cpu" if folder.parents[1].name.startswith("cpu-") else "cuda"
         resources = folder / "resources.csv"
         # where it is missing, the check of the data says so
         rows = csv.DictReader(resources.read_text().splitlines()) if resources.exists() else ()
         ids |= {
-            f"{kind}/{row['kernel']}" for row in rows if row.get("element_type") in element_types
+            f"{kind_of(folder.parents[1].name)}/{row['kernel']}"
+            for row in rows
+            if row.get("element_type") in element_types
         }
     return sorted(ids)
 
@@ -167,9 +172,7 @@ def together(published: Path) -> dict[str, list[str]]:
     headline campaign, if there are several.
     """
     by_kind: dict[str, list[str]] = {}
-    for group, folder in sorted(featured(published).items()):
+    for group in sorted(featured(published)):
         if group.endswith(f"/{HEADLINE_CAMPAIGN}"):
-            by_kind.setdefault(
-                read_environment(folder / "environment.json", ("kind",))["kind"], []
-            ).append(group)
+            by_kind.setdefault(kind_of(group), []).append(group)
     return {kind: groups for kind, groups in by_kind.items() if len(groups) > 1}
