@@ -39,6 +39,8 @@ class Checkout:
             shutil.copytree(
                 ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
             )
+        self.environment: dict[str, str] = {}
+        """What it has besides this process's environment."""
         self.python = interpreter(folder / ".venv", folder / "workflow")
 
     def snakemake(
@@ -53,7 +55,7 @@ class Checkout:
             stderr=subprocess.STDOUT,
             text=True,
             timeout=timeout,
-            env=os.environ | {"NO_COLOR": "1"},
+            env=os.environ | {"NO_COLOR": "1"} | self.environment,
             check=False,
         )
 

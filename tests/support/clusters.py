@@ -30,9 +30,8 @@ ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
 PROLOG = """#!/bin/sh
 echo "$SLURMD_NODENAME ${{CUDA_VISIBLE_DEVICES:-none}}" >> {folder}/slots/$SLURM_JOB_ID
 [ -e {folder}/limits/$SLURM_JOB_ID ] && exit
-limit=$(scontrol -o show job $SLURM_JOB_ID | grep -o 'TimeLimit=[^ ]*')
-echo $limit > {folder}/limits/$SLURM_JOB_ID
-[ $limit = TimeLimit=00:01:00 ] || scontrol update JobId=$SLURM_JOB_ID TimeLimit=600 > /dev/null
+scontrol -o show job $SLURM_JOB_ID | grep -o 'TimeLimit=[^ ]*' > {folder}/limits/$SLURM_JOB_ID
+scontrol update JobId=$SLURM_JOB_ID TimeLimit=600 > /dev/null
 scontrol show job $SLURM_JOB_ID | grep -q Comment=rule_measure || exit 0
 touch {folder}/together/$SLURMD_NODENAME.$SLURM_JOB_ID
 for _ in $(seq {tries}); do
@@ -40,9 +39,8 @@ for _ in $(seq {tries}); do
   sleep 0.1
 done
 """
-"""At the start of a job, note where it runs and the time it asked for. More than the shortest time
-becomes ten hours: only a test that wants a job to time out has one that does. The first two measure
-jobs of each node wait for each other.
+"""At the start of a job, note where it runs and the time it asked for, which becomes ten hours. The
+first two measure jobs of each node wait for each other.
 """
 
 
@@ -58,7 +56,6 @@ class Job:
     end: datetime
     minutes: int
     memory_mb: int
-    exit: str
     slots: list[tuple[str, str]]
     """Each node that it ran on, with CUDA_VISIBLE_DEVICES there."""
 
@@ -185,41 +182,34 @@ class Slurm:
 
     def jobs(self) -> list[Job]:
         """Every job since the start."""
-        jobs = []
-        for line in self.ask("scontrol", "-o", "show", "job").splitlines():
-            job = dict(part.split("=", 1) for part in line.split() if "=" in part)
-            if "JobId" not in job:
-                continue
-            slots = self.folder / "slots" / job["JobId"]
-            times = [
-                job[key] if "T" in job[key] else "2999-01-01T00:00:00"
-                for key in ("StartTime", "EndTime")
-            ]
-            asked = self.folder / "limits" / job["JobId"]
-            limit = asked.read_text().strip().partition("=")[2] if asked.exists() else ""
-            hours, minutes, _ = (limit or job["TimeLimit"]).split(":")
-            jobs.append(
-                Job(
-                    id=job["JobId"],
-                    state=job["JobState"],
-                    rule=job.get("Comment", ""),
-                    start=datetime.fromisoformat(times[0]),
-                    end=datetime.fromisoformat(times[1]),
-                    minutes=60 * int(hours) + int(minutes),
-                    memory_mb=int(job["MinMemoryNode"].rstrip("M"))
-                    if job["MinMemoryNode"].endswith("M")
-                    else 0,
-                    exit=job["ExitCode"],
-                    slots=list(
-                        dict.fromkeys(
-                            tuple(slot.split()) for slot in slots.read_text().splitlines()
-                        )
-                    )
-                    if slots.exists()
-                    else [],
-                )
-            )
+        lines = self.ask("scontrol", "-o", "show", "job").splitlines()
+        facts = [dict(part.split("=", 1) for part in line.split() if "=" in part) for line in lines]
+        jobs = [self._job(job) for job in facts if "JobId" in job]
         return sorted(jobs, key=lambda job: int(job.id))
+
+    def _job(self, facts: dict[str, str]) -> Job:
+        def noted(folder: str, otherwise: str) -> str:
+            path = self.folder / folder / facts["JobId"]
+            return path.read_text() if path.exists() else otherwise
+
+        def time_of(key: str) -> datetime:
+            return datetime.fromisoformat(facts[key] if "T" in facts[key] else "2999-01-01")
+
+        # its own limit is no longer what it asked for
+        limit = noted("limits", f"TimeLimit={facts['TimeLimit']}").strip().partition("=")[2]
+        hours, minutes, _ = limit.split(":")
+        memory = facts["MinMemoryNode"]
+        slots = [tuple(line.split()) for line in noted("slots", "").splitlines()]
+        return Job(
+            id=facts["JobId"],
+            state=facts["JobState"],
+            rule=facts.get("Comment", ""),
+            start=time_of("StartTime"),
+            end=time_of("EndTime"),
+            minutes=60 * int(hours) + int(minutes),
+            memory_mb=int(memory.rstrip("M")) if memory.endswith("M") else 0,
+            slots=list(dict.fromkeys(slots)),
+        )
 
 
 class Run:

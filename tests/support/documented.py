@@ -392,7 +392,8 @@ class Stranger(Project):
             }
             if known.planned:
                 uuids = [f"GPU-{number}" for number in range(4)]
-                environment |= self.simulate(uuids=uuids, memory_bytes=140 << 30, **H200)
+                self.simulate(name="NVIDIA H200", uuids=uuids, memory_bytes=140 << 30)
+                environment |= self.environment
             done = subprocess.run(
                 ["bash", "-c", words],
                 cwd=self.folder,
@@ -402,9 +403,6 @@ class Stranger(Project):
                 env=environment,
                 check=False,
             )
+            self.environment.clear()
             self.codes[command], self.printed[command] = done.returncode, done.stdout
         return self.codes[command]
-
-
-H200 = {"name": "NVIDIA H200", "driver": "1", "compiler": "1", "others": [0]}
-"""A simulated one."""

@@ -19,6 +19,10 @@ python: `, else the right thing.
 """
 
 
+GPU = {"name": "Fake", "uuids": ["GPU-1"], "driver": "1.0", "compiler": "nvcc 1.0", "others": [0]}
+"""A simulated GPU, its driver, the compiler's version, and how many others compute there."""
+
+
 def written(path: Path, text: str, mode: int = 0o644) -> Path:
     """Write a file, and the folders that it needs; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,14 +39,10 @@ class Project(Checkout):
         self.write("config/test.yaml", text)
         return "config/test.yaml"
 
-    def simulate(self, **gpus: Any) -> dict[str, str]:
-        """Give the project simulated GPUs; returns the environment that this takes.
-
-        `gpus` are what `gpus.json` says: `name`, `uuids`, `driver`, the `compiler`'s version and
-        the `others` that compute there.
-        """
-        path = self.write("gpus.json", json.dumps(gpus))
-        return {VARIABLE: str(SIMULATED), "SIMULATED_GPUS": str(path)}
+    def simulate(self, **gpus: Any) -> None:
+        """Give the project simulated GPUs. `gpus` are what `gpus.json` says other than `GPU`."""
+        path = self.write("gpus.json", json.dumps(GPU | gpus))
+        self.environment |= {VARIABLE: str(SIMULATED), "SIMULATED_GPUS": str(path)}
 
     def table(self, pattern: str) -> pd.DataFrame:
         """The one table that a pattern below results/ matches."""

@@ -24,12 +24,9 @@ confirm: {processes: 3, rounds: 3, within: 0.5, finalists: 4}
 LABELS = {"BX=8", "BX=16", "BX=8 compiler=nvrtc", "BX=16 compiler=nvrtc"}
 
 
-def test_what_each_compiler_made_is_measured_as_its_own(project, monkeypatch):
+def test_what_each_compiler_made_is_measured_as_its_own(project):
     project.write("kernels/cuda/80_right.cu", cuda_kernel("right", CU_RIGHT))
-    for name, value in project.simulate(
-        name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[0]
-    ).items():
-        monkeypatch.setenv(name, value)
+    project.simulate()
     project.campaign(CAMPAIGN)
     project.ok("--configfile", "config/test.yaml", "--until", "aggregate")
     rows = records.read(project.folder / "results/two/fake/samples/80_right.float32.parquet")[0]

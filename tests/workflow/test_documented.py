@@ -10,7 +10,7 @@ import re
 
 import documented
 import pytest
-from documented import H200, HERE, SMOKE, Stranger
+from documented import HERE, SMOKE, Stranger
 from ladder.core.errors import NOTHING_MEASURED
 from ladder.storage import samples
 
@@ -77,8 +77,8 @@ AROUND = {
 @pytest.mark.parametrize("page", AROUND)
 def test_a_block_of_a_campaign_is_planned(stranger, page, monkeypatch):
     (block,) = (block for block in documented.blocks() if block.name == f"{page}: yaml")
-    for name, value in stranger.simulate(uuids=["GPU-1"], **H200).items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(stranger, "environment", {})
+    stranger.simulate(name="NVIDIA H200")
     plan = stranger.ok("--configfile", stranger.campaign(AROUND[page] + block.text), "--dry-run")
     assert "rule measure:" in plan
 

@@ -40,20 +40,10 @@ def four(make_project, tmp_path_factory):
     project = make_project()
     project.write("kernels/cuda/80_many.cu", cuda_kernel("many", MEETING + CU_RIGHT))
     project.campaign(CAMPAIGN)
-    given = project.simulate(
-        name="Fake",
-        uuids=[f"GPU-{n}" for n in range(4)],
-        driver="1.0",
-        compiler="nvcc 1.0",
-        others=[0],
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (
-            given | {rendezvous.VARIABLE: str(tmp_path_factory.mktemp("met"))}
-        ).items():
-            patch.setenv(name, value)
-        project.ok(*SHARDS, "--configfile", "config/test.yaml", "--resources", "gpu=4", cores=4)
-        yield project
+    project.simulate(uuids=[f"GPU-{n}" for n in range(4)])
+    project.environment[rendezvous.VARIABLE] = str(tmp_path_factory.mktemp("met"))
+    project.ok(*SHARDS, "--configfile", "config/test.yaml", "--resources", "gpu=4", cores=4)
+    return project
 
 
 def test_shards_are_measured_at_once_each_on_a_gpu_of_its_own(four):
@@ -113,58 +103,37 @@ def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on
     assert svg.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_a_campaign_of_every_element_type_is_planned(project, monkeypatch):
-    for name, value in project.simulate(
-        name="Fake", uuids=["GPU-0"], driver="1.0", compiler="nvcc 1.0", others=[0]
-    ).items():
-        monkeypatch.setenv(name, value)
-    types = (
-        "campaign: typed\ndevices: [cuda]\nkernels: [cuda/40*]\nelement_types: "
-        f"[{', '.join(ELEMENT_TYPES)}]\n"
+def test_a_campaign_of_every_element_type_is_planned(four):
+    config = four.write(
+        "config/typed.yaml",
+        "campaign: typed\ndevices: [cuda]\nkernels: [cuda/40*]\nproblems: {cuda: [[5, 6, 7]]}\n"
+        f"element_types: [{', '.join(ELEMENT_TYPES)}]\n",
     )
-    plan = project.ok(
-        "--configfile", project.campaign(types + "problems: {cuda: [[5, 6, 7]]}\n"), "--dry-run"
-    )
-    for element_type in ELEMENT_TYPES:
-        assert f"samples/baselines.{element_type}.parquet" in plan
-    assert all(
-        f"samples/40_half_fitted_tile.{element_type}.parquet" in plan for element_type in OF_CUDA
-    )
+    plan = four.ok("--configfile", str(config), "--dry-run")
+    kernels = {"baselines": ELEMENT_TYPES, "40_half_fitted_tile": OF_CUDA}
+    for kernel, element_types in kernels.items():
+        for element_type in element_types:
+            assert f"samples/{kernel}.{element_type}.parquet" in plan
 
 
 def test_a_forced_run_measures_nothing_again_and_says_so(four):
-    four.ok(*SHARDS, "--configfile", "config/test.yaml")
-    environment = four.folder / "results/four/fake/environment.json"
-    described, measured = (
-        environment.read_bytes(),
-        [records.read(four.folder / path)[0] for path in SHARDS],
-    )
-    again = four.ok(
-        *SHARDS,
-        "--configfile",
-        "config/test.yaml",
-        "--forcerun",
-        "probe",
-        "measure",
-        code=NOTHING_MEASURED,
-    )
+    def made():
+        return [records.read(four.folder / path)[0] for path in SHARDS], described.read_bytes()
+
+    described = four.folder / "results/four/fake/environment.json"
+    before = made()
+    forced = ("--configfile", "config/test.yaml", "--forcerun", "probe", "measure")
+    again = four.ok(*SHARDS, *forced, code=NOTHING_MEASURED)
     assert "Nothing was measured: all measurements are from earlier runs" in again
-    assert environment.read_bytes() == described
-    assert [records.read(four.folder / path)[0] for path in SHARDS] == measured
+    assert made() == before
 
 
 def test_results_of_another_driver_are_refused_even_if_snakemake_does_not_look(four):
     settings = four.folder / "gpus.json"
     before = settings.read_text()
     settings.write_text(before.replace('"driver": "1.0"', '"driver": "2.0"'))
-    command = [
-        "results/four/fake/summary.csv",
-        "--configfile",
-        "config/test.yaml",
-        "--forcerun",
-        "aggregate",
-    ]
-    run = four.snakemake(*command, "--rerun-triggers", "mtime")
+    made = ("results/four/fake/summary.csv", "--configfile", "config/test.yaml")
+    run = four.snakemake(*made, "--forcerun", "aggregate", "--rerun-triggers", "mtime")
     settings.write_text(before)
     assert run.returncode == 1
     assert (

@@ -2,7 +2,6 @@
 depends on it and nothing else.
 """
 
-import json
 import os
 import re
 import shutil
@@ -24,7 +23,6 @@ problems: {cuda: [[5, 6, 7]], cpu: [[33, 17, 65]]}
 measure: {min_samples: 4, max_samples: 4, target: 0.9}
 confirm: {processes: 3, rounds: 3}
 """
-GPU = {"name": "Fake 1", "uuids": ["GPU-1"], "driver": "1.0", "compiler": "nvcc 1.0", "others": [0]}
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +34,18 @@ def done(make_project):
     tests/workflow/test_documented.py shows that a real run leaves nothing to do.
     """
     project = make_project()
-    environment = project.simulate(**GPU)
+    project.simulate(name="Fake 1")
     project.write("kernels/include/shared.cuh", "#include <inner.cuh>\n")
     project.write("kernels/include/inner.cuh", "// inner\n")
     project.write("kernels/cuda/80_a.cu", cuda_kernel("a", CU_RIGHT) + '#include "shared.cuh"\n')
     project.write("kernels/cuda/81_b.cu", cuda_kernel("b", CU_RIGHT))
     project.campaign(CAMPAIGN)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        outputs = re.findall(r"^ +output: (.*)$", in_a_fork(project, "--dry-run"), re.MULTILINE)
-        for path in (project.folder / name for line in outputs for name in line.split(", ")):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch() if path.suffix else path.mkdir()
-        in_a_fork(project, "--touch", "--forceall", "--no-hooks")  # hooks would print tables
-        yield project
+    outputs = re.findall(r"^ +output: (.*)$", in_a_fork(project, "--dry-run"), re.MULTILINE)
+    for path in (project.folder / name for line in outputs for name in line.split(", ")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch() if path.suffix else path.mkdir()
+    in_a_fork(project, "--touch", "--forceall", "--no-hooks")  # hooks would print tables
+    return project
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +69,11 @@ def restore(folder, kept):
             shutil.copy2(path, here)
 
 
-def _snakemake(folder, log, arguments):
+def _snakemake(project, log, arguments):
     """Snakemake's own main."""
+    folder = project.folder
     os.chdir(folder)
+    os.environ |= project.environment
     sys.stdout = sys.stderr = log.open("w")  # what pytest has there is not the terminal
     for name in [name for name in sys.modules if name.split(".")[0] == "ladder"]:
         del sys.modules[name]
@@ -92,7 +89,7 @@ def in_a_fork(project, *arguments):
     import snakemake.cli  # noqa: F401 - before the fork
 
     log = project.folder / "printed"
-    process = get_context("fork").Process(target=_snakemake, args=(project.folder, log, arguments))
+    process = get_context("fork").Process(target=_snakemake, args=(project, log, arguments))
     process.start()
     process.join()
     text = log.read_text()
@@ -144,7 +141,7 @@ def module(name):
 
 
 def gpu(**changes):
-    return lambda project: project.write("gpus.json", json.dumps(GPU | changes))
+    return lambda project: project.simulate(**{"name": "Fake 1"} | changes)
 
 
 def older(path, comment):

@@ -68,13 +68,12 @@ class Targets:
 
     def _compiling(self) -> list[tuple[str, Kernel]]:
         """Return each chosen kernel with every architecture that it is compiled for."""
-        chosen = [(arch, "cuda") for arch in self.architectures]
-        chosen += [(device.arch, "cpu") for device in self.devices if device.kind == "cpu"]
+        cpus = [device.arch for device in self.devices if device.kind == "cpu"]
+        archs = {"cuda": self.architectures, "cpu": cpus}
         return [
             (arch, kernel)
-            for arch, kind in chosen
             for kernel in self.campaign.kernels.values()
-            if kernel.kind == kind
+            for arch in archs[kernel.kind]
         ]
 
     def counted(self, ncu: bool) -> list[str]:
