@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import synthetic
 from ladder.core.files import ROOT
 from ladder.devices.simulation import VARIABLE
 
@@ -43,6 +44,21 @@ class Project(Checkout):
         """Give the project simulated GPUs. `gpus` are what `gpus.json` says other than `GPU`."""
         path = self.write("gpus.json", json.dumps(GPU | gpus))
         self.environment |= {VARIABLE: str(SIMULATED), "SIMULATED_GPUS": str(path)}
+
+    def publish(self, runs: int) -> Path:
+        """Publish small made-up runs of a GPU; returns their folder."""
+        folder = self.folder / "results" / "published" / "nvidia-a" / "default"
+        for run in range(runs):
+            synthetic.write(
+                folder / str(run),
+                run,
+                "nvidia-a",
+                problems=synthetic.SMALL[:2],
+                kernels=("03_shared_tile", "cublas"),
+                processes=3,
+            )
+        synthetic.index(folder.parents[1])
+        return folder
 
     def table(self, pattern: str) -> pd.DataFrame:
         """The one table that a pattern below results/ matches."""

@@ -12,7 +12,6 @@ import sys
 import faults
 import psutil
 import pytest
-import synthetic
 from ladder.cli import publish
 from ladder.core.errors import INTERRUPTED
 from ladder.devices.detect import detect_cpu
@@ -178,14 +177,7 @@ def test_what_is_interrupted_while_it_draws_ends_with_a_line_that_says_so(projec
     figures.write_text(
         figures.read_text().replace(DRAWN, f"{DRAWN}    __import__('time').sleep(600)\n")
     )
-    folder = project.folder / "results" / "published" / "nvidia-a" / "default"
-    small = {
-        "problems": synthetic.SMALL[:2],
-        "kernels": ("03_shared_tile", "cublas"),
-        "processes": 3,
-    }
-    synthetic.write(folder / "0", device="nvidia-a", **small)
-    synthetic.index(folder.parents[1])
+    folder = project.publish(1)
     publish.write_sums(folder, folder / "nothing")
     drawn = "results/redrawn/nvidia-a/default/figures"
     output = interrupt(project, drawn, once=f"{drawn}/*.svg")

@@ -8,13 +8,10 @@ from ladder.storage import csv_files
 from ladder.storage.dataset_layout import DRAWN_FROM, read_environment
 
 with job(snakemake.log[0]):
-    folder, read, environments = Path(snakemake.output[0]).parent, {}, {}
-    for device, path in zip(snakemake.params.devices, snakemake.input.environments, strict=True):
+    output, read, environments = Path(snakemake.output[0]), {}, {}
+    for device in snakemake.params.devices:
+        folder = output.parent / device
         name = device.split("/")[0]  # for published data, the campaign follows the device
-        environments[name] = read_environment(path)
-        read[name] = {
-            table: csv_files.read_csv(folder / device / f"{table}.csv") for table in DRAWN_FROM
-        }
-    draw.draw_comparison(
-        read, environments, Path(snakemake.output[0]).with_suffix(""), **snakemake.params.drawing
-    )
+        environments[name] = read_environment(folder / "environment.json")
+        read[name] = {table: csv_files.read_csv(folder / f"{table}.csv") for table in DRAWN_FROM}
+    draw.draw_comparison(read, environments, output.with_suffix(""), **snakemake.params.drawing)

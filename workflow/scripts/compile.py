@@ -29,11 +29,8 @@ with job(snakemake.log[0]):
     writer.writeheader()
     writer.writerows(asdict(row) for row in rows)
     write_whole(output, table.getvalue().encode())
-    by_reason = {}
-    for row in rows:
-        if row.status == "compile_error":
-            by_reason.setdefault(row.reason, []).append(row.configuration)
     # a typo gives all configurations the same reason
-    for reason, (first, *others) in by_reason.items():
-        more = f" and {len(others)} more" if others else ""
-        print(f"{kernel.id} {first}{more} for {arch} does not compile:\n{reason}", file=sys.stderr)
+    refused = {row.reason: row for row in reversed(rows) if row.status == "compile_error"}
+    for reason, row in refused.items():
+        text = f"{kernel.id} {row.configuration} for {arch} does not compile:\n{reason}"
+        print(text, file=sys.stderr)
