@@ -16,21 +16,32 @@ import os, signal, sys, threading
 from ladder.pipeline import job_log
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores it
-threading.Thread(target=sys.stdin.read).start()  # as a job waits for its processes when Python ends
+exec(sys.argv[2])
 with job_log.job(sys.argv[1]):
     os.kill(os.getpid(), signal.SIGINT)
 """
+WAITS = "threading.Thread(target=sys.stdin.read).start()"
+"""As a job waits for its processes when Python ends."""
+FAILS = "threading._register_atexit(lambda: os.close(-1))"
+"""As a pool of processes does that finds its pipe closed when Python ends."""
+MESSAGE = "Interrupted: what was finished before is kept, run again to go on\n"
+
+
+def test_what_fails_while_an_interrupted_job_ends_is_not_shown(tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "log"), FAILS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stderr, done.returncode) == (MESSAGE, 128 + signal.SIGINT)
 
 
 def test_a_job_that_is_interrupted_again_while_it_ends_has_said_so_in_one_line(tmp_path):
-    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "log")]
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "log"), WAITS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
         message = job.stderr.readline()
         assert job.poll() is None
         job.send_signal(signal.SIGINT)
         assert job.stderr.read() == ""
         assert job.wait() == -signal.SIGINT
-    assert message == "Interrupted: what was finished before is kept, run again to go on\n"
+    assert message == MESSAGE
     assert (tmp_path / "log").read_text() == message
 
 

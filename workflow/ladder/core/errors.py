@@ -91,8 +91,10 @@ def clear_errors(code: int = 1) -> Iterator[None]:
             "kept, run again once it can be used"
         )
     except KeyboardInterrupt:
-        # another Ctrl-C ends what Python does as it ends, without a traceback
+        # another Ctrl-C ends what Python does as it ends, without a traceback; nor does it show one
+        # of a pool whose processes the first one has ended (concurrent.futures, `_python_exit`)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        sys.unraisablehook = lambda unraisable: None
         print(INTERRUPTED, file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     else:
