@@ -2,12 +2,9 @@
 committed.
 """
 
-import base64
-import gzip
 import hashlib
 import json
 import math
-import re
 
 import pandas as pd
 import power
@@ -21,7 +18,7 @@ from ladder.core.files import ROOT
 from ladder.figures import explorer
 from ladder.model.hardware_limits import peak_tflops
 from ladder.storage import columns, samples
-from ladder.storage.dataset_layout import INDEXED, read_environment
+from ladder.storage.dataset_layout import read_environment
 from ladder.storage.published_index import featured, run_name
 
 
@@ -98,16 +95,13 @@ def test_every_csv_file_keeps_to_the_dictionary(published, name, pattern):
 
 
 def test_the_explorer_holds_every_featured_dataset(opened, published):
-    """Without samples, which a page that would be too heavy leaves out."""
-    given = {}
-    for name, folder in featured(published).items():
-        tables = opened(folder).tables(INDEXED)
-        given[name] = tables | {"rounds": tables["rounds"].head(0)}, opened(folder).environment
+    given = {
+        name: (opened(folder).best, opened(folder).environment)
+        for name, folder in featured(published).items()
+    }
     page = explorer.page("x", given, explorer.read_claims(published / "claims.json"))
-    assert len(page.encode()) <= explorer.LIMIT_BYTES
-    (packed,) = re.findall(r'<script id="data" type="text/plain">(.*?)</script>', page)
-    data = json.loads(gzip.decompress(base64.b64decode(packed)))
-    assert sorted(dataset["name"] for dataset in data["datasets"]) == sorted(given)
+    assert len(page.encode()) < 5_000_000
+    assert all(f"<summary>{name}</summary>" in page for name in given)
 
 
 def test_confirmations_include_all_that_repeats_cannot_distinguish(published):

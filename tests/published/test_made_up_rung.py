@@ -7,7 +7,7 @@ from ladder.figures import draw as figures
 from ladder.figures import explorer
 from ladder.figures.data import View
 from ladder.model import kernel_file
-from ladder.storage.dataset_layout import DRAWN_FROM, INDEXED
+from ladder.storage.dataset_layout import DRAWN_FROM
 from small_story import RUN, checkout, fill, publish
 
 from book.data import Story
@@ -51,8 +51,7 @@ def test_a_copied_file_is_in_tables_figures_and_index(root):
     assert data.builds_on(MADE_UP) == BASE
     (axes,) = figures.draw("headline", data).axes
     assert "made-up tiles  04" in [label.get_text() for label in axes.get_yticklabels()]
-    tables = dataset.tables(INDEXED)
-    assert MADE_UP in str(explorer.dataset("d/test", tables, dataset.environment, samples=False))
+    assert MADE_UP in explorer.dataset("d/test", dataset.best, dataset.environment)
 
 
 @pytest.mark.parametrize(

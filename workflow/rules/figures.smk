@@ -60,9 +60,7 @@ rule compare:
 rule index:
     input:
         environments=lambda wildcards: datasets_of(wildcards).files("environment.json"),
-        tables=lambda wildcards: datasets_of(wildcards).files(
-            *(f"{name}.csv" for name in dataset_layout.INDEXED)
-        ),
+        tables=lambda wildcards: datasets_of(wildcards).files("best.csv"),
         claims=lambda wildcards: datasets_of(wildcards).claims,
     output:
         "results/{dataset}/index.html",

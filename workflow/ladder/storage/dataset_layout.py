@@ -21,8 +21,6 @@ TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resource
 """The tables of a dataset. Each is a property of `Dataset` and a CSV file in its folder."""
 DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
 """The tables of a dataset that its figures are drawn from."""
-INDEXED = ("summary", "best", "models", "rounds", "resources")
-"""The tables of a dataset that the explorer shows."""
 
 PUBLISHED = Path("results") / "published"
 
