@@ -1,6 +1,4 @@
-"""What all figures share: their size, names, captions and files; of made-up datasets, at the widths
-of a screen and a paper's column.
-"""
+"""What all figures share: their size, names, captions and files; of made-up datasets."""
 
 import contextlib
 import os
@@ -25,8 +23,6 @@ NAMES = [
     "parameters-16_thin_edge",
 ]
 """Ratios are laid out as performance is."""
-NARROW = ["performance", "accuracy", "samples", "parameters-05_register_tile"]
-"""Those with the most panels and labels, which are laid out in a paper's column too."""
 
 
 def boxes(figure):
@@ -42,23 +38,19 @@ def boxes(figure):
 
 
 @pytest.mark.parametrize(
-    ("which", "width"),
-    [
-        pytest.param(each, width, marks=[pytest.mark.slow] * (each != "performance"))
-        for width, those in ((11.0, NAMES), (3.4, NARROW))
-        for each in those
-    ],
+    "which",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each != "performance")) for each in NAMES],
 )
-def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width):
+def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which):
     of, state = (
         "compiled" if which == "compilers" else "dataset",
         "sustained" if which == "energy" else "warm",
     )
-    figure = draw(request.getfixturevalue(of), which, state, width)
+    figure = draw(request.getfixturevalue(of), which, state)
     figure.canvas.draw()
-    assert figure.get_size_inches()[0] == width
+    assert figure.get_size_inches()[0] == 11
     assert figure.get_size_inches()[1] < 14
-    assert figure.texts[1].get_text().count("\n") < (2 if width == 11 else 5)
+    assert figure.texts[1].get_text().count("\n") < 2
     extents, page = boxes(figure), figure.bbox
     for key, box in extents.items():
         assert min(box.x0 - page.x0, page.x1 - box.x1, box.y0 - page.y0, page.y1 - box.y1) > -1, (
@@ -92,11 +84,8 @@ def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("width", "shapes", "below"),
-    [(11.0, 12, False), (11.0, 40, True), (3.4, 12, True), (3.4, 40, True)],
-)
-def test_each_of_many_shapes_has_a_row_that_can_be_read(tmp_path, width, shapes, below):
+@pytest.mark.parametrize(("shapes", "below"), [(12, False), (40, True)])
+def test_each_of_many_shapes_has_a_row_that_can_be_read(tmp_path, shapes, below):
     problems = [
         (1024,) * 3,
         (2048,) * 3,
@@ -105,7 +94,6 @@ def test_each_of_many_shapes_has_a_row_that_can_be_read(tmp_path, width, shapes,
     figure = draw(
         made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3),
         "ratio",
-        width=width,
     )
     squares, others = figure.axes
     assert (others.get_position().y1 < squares.get_position().y0) == below
@@ -132,10 +120,7 @@ def test_the_environment_may_lack_what_is_of_gpus(compiled):
 
 def test_intervals_that_say_nothing_have_no_width(dataset):
     wide = changed(dataset, best=dataset[0]["best"].assign(tflops_low=0.0, tflops_high=1e9))
-    assert (
-        "Intervals: between-process, 95 %, not known; n = 40"
-        in View(*wide, "warm", 11.0).intervals()
-    )
+    assert "Intervals: between-process, 95 %, not known; n = 40" in View(*wide, "warm").intervals()
 
 
 @pytest.mark.slow
@@ -147,7 +132,7 @@ def test_the_footer_of_the_counters_names_the_gpu_that_counted(dataset, reason):
     ).drop_duplicates("kernel")
     counts = counted.reindex(columns=counters.COLUMNS).assign(uuid="GPU-other", reason=reason)
     counts[[*counters.METRICS, "bank_conflicts"]] = np.nan if reason else 7.0
-    footer = note(figures.counters(View(*dataset, "warm", 11.0), counts))
+    footer = note(figures.counters(View(*dataset, "warm"), counts))
     assert footer.startswith(
         "2 of 2 not counted: ncu is not on the PATH. " if reason else "Counted on GPU-other. "
     )
@@ -225,7 +210,7 @@ def test_files_describe_themselves_and_captions_do_not(dataset, tmp_path):
 
 @pytest.mark.slow
 def test_the_same_data_give_the_same_bytes(compiled, tmp_path):
-    data = View(*compiled, "warm", 3.4)
+    data = View(*compiled, "warm")
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         figures.save(figures.draw("ladder", data), tmp_path / folder / "x", ["pdf", "png"])

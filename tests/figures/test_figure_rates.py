@@ -1,4 +1,8 @@
-"""Figures of rates, times and energy: what is drawn of a made-up dataset."""
+"""Figures of rates, times and energy: what is drawn of a made-up dataset.
+
+The published datasets are drawn to the same bytes again by other tests. Here stands what the
+numbers in a figure must be.
+"""
 
 import re
 from dataclasses import replace
@@ -22,27 +26,13 @@ def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
         (["02_naive_coalesced"], [2.7, 2.6, 2.8]),
     ):
         best.loc[at & best["kernel"].isin(kernels), ["ratio", "ratio_low", "ratio_high"]] = ratio
-    figure = draw(changed(dataset, best=best), "performance")
-    squares, others = figure.axes
-    above = {
-        round(each.get_position()[0], 3): each.get_text()
-        for each in squares.texts
-        if each.get_position()[1] == 1.02
-    }
+    squares, others = draw(changed(dataset, best=best), "performance").axes
+    above = {text.get_position()[0]: text.get_text() for text in squares.texts}
+    beside = {text.get_position()[1]: text.get_text() for text in others.texts}
+    labels = [label.get_text() for label in others.get_yticklabels()]
     assert above[4096] == "05\n≈03"
-    beside = {
-        each.get_position()[1]: each.get_text()
-        for each in others.texts
-        if each.get_position()[0] == 1.01
-    }
-    labels = [each.get_text() for each in others.get_yticklabels()]
     assert beside[labels.index("256×256×16384")] == "05 ≈03"
-    assert (
-        squares.get_title(loc="left")
-        == others.get_title(loc="right")
-        == "fastest of rungs and cuBLAS:"
-    )
-    assert "≈: the intervals overlap" in caption(figure)
+    assert squares.get_title(loc="left") == "fastest of rungs and cuBLAS:"
 
 
 def test_intervals_and_marks_are_drawn(dataset):
@@ -52,19 +42,11 @@ def test_intervals_and_marks_are_drawn(dataset):
     squares, others = figure.axes
     drawn = lines(squares)["05 register tile"].get_ydata()
     assert drawn == pytest.approx(100 * of_squares["ratio"].to_numpy())
-    bands = [
-        band.get_paths()[0].vertices[:, 1]
-        for band in squares.collections
-        if band.get_alpha() == 0.25 and band.get_paths()
-    ]
+    bands = [band.get_paths()[0].vertices[:, 1] for band in squares.collections if band.get_paths()]
     ends = 100 * of_squares["ratio_low"].min(), 100 * of_squares["ratio_high"].max()
     assert any((band.min(), band.max()) == pytest.approx(ends) for band in bands)
-    segments = [
-        each
-        for bars in others.collections
-        if hasattr(bars, "get_segments")
-        for each in bars.get_segments()
-    ]
+    bars = [bar for bar in others.collections if hasattr(bar, "get_segments")]
+    segments = [segment for bar in bars for segment in bar.get_segments()]
     other = best.set_index("problem").loc["256x256x16384", ["ratio_low", "ratio_high"]]
     assert any(sorted(segment[:, 0]) == pytest.approx(list(100 * other)) for segment in segments)
     edges = {to_hex(edge) for dots in squares.collections for edge in dots.get_edgecolors()}
@@ -82,22 +64,29 @@ def test_the_ladder_is_shown_at_one_size_with_means_over_one_set(dataset, state)
     )
     assert (count, len(those.split(", "))) == ("10", 10)
     (axes,) = figure.axes
-    assert list(cells(axes)) == [
-        View(*dataset, state).nice(kernel) for kernel in shown(dataset, state)
-    ]
-    hatched = {
-        bars.get_label() for bars in axes.containers if bars.patches[0].get_hatch() == "...."
-    }
-    assert ("05_register_tile" in hatched) == (state == "cold")
+    names = [View(*dataset, state).nice(kernel) for kernel in shown(dataset, state)]
+    assert list(cells(axes)) == names
+    bars = {bars.get_label(): bars.patches[0].get_hatch() for bars in axes.containers}
+    assert (bars["05_register_tile"] == "....") == (state == "cold")  # timed warm
 
 
-def test_a_row_of_the_ladder_has_its_rate_its_share_and_the_mean(dataset):
-    warm = rows(dataset, state="warm", kernel="05_register_tile")
-    at = warm[warm["problem"] == "4096"].iloc[0]
+def test_a_row_of_the_ladder_has_its_bar_interval_rate_share_and_mean(dataset):
+    best = rows(dataset, state="warm", problem="4096").set_index("kernel")
+    ratios = rows(dataset, state="warm", kernel="05_register_tile")["ratio"]
+    at = best.loc["05_register_tile"]
     (axes,) = draw(dataset, "ladder").axes
-    values = [at["tflops"], 100 * at["ratio"], 100 * np.exp(np.log(warm["ratio"]).mean())]
-    assert cells(axes)["05 register tile"][:3] == [three(each) for each in values]
+    values = [at["tflops"], 100 * at["ratio"], 100 * np.exp(np.log(ratios).mean())]
+    assert cells(axes)["05 register tile"][:3] == [three(value) for value in values]
     assert heads(axes) == ["TFLOP/s", "% of cuBLAS", "mean of 10", "over rung"]
+    assert not any("×" in cell for cell in cells(axes)["20 tensor cores"])  # it is not ranked
+    lengths = [bar.get_width() for bar in axes.patches]
+    assert lengths == pytest.approx(list(best.loc[shown(dataset, "warm"), "tflops"]))
+    drawn = sorted(axes.get_lines()[3].get_xdata())
+    assert drawn == pytest.approx(list(at[["tflops_low", "tflops_high"]]))
+    beyond = [f"{length:.3g}" for length in lengths if length > axes.get_xlim()[1]]
+    assert beyond != []
+    assert [text.get_text() for text in axes.texts if text.get_color() == "#ffffff"] == beyond
+    assert "White cuts" in caption(axes.figure)
 
 
 def test_means_leave_out_what_a_rung_has_not(dataset):
@@ -111,9 +100,8 @@ def test_gains_say_what_pairs_say(dataset):
     (axes,) = draw(dataset, "ladder").axes
     assert "faster (08)" in cells(axes)["10 block tile 128"][3]
     assert re.fullmatch(r"≈ ×[01][.0-9]* \(07\)", cells(axes)["08 padded shared"][3])
-    (axes,) = draw(
-        changed(dataset, pairs=dataset[0]["pairs"].assign(verdict="slower")), "ladder"
-    ).axes
+    slower = dataset[0]["pairs"].assign(verdict="slower")
+    (axes,) = draw(changed(dataset, pairs=slower), "ladder").axes
     assert "slower (08)" in cells(axes)["10 block tile 128"][3]
 
 
@@ -127,41 +115,8 @@ def test_a_gain_is_over_the_rung_that_a_rung_builds_on(dataset, monkeypatch):
     best = rows(dataset, state="warm", problem="4096").set_index("kernel")["tflops"]
     factor, _, over = cells(axes)["10 block tile 128"][3].partition(" faster ")
     assert over == "(05)"
-    assert float(factor[1:]) == pytest.approx(
-        best["10_block_tile_128"] / best["05_register_tile"], rel=0.02
-    )
-
-
-def test_bars_have_intervals_and_those_of_tensor_cores_are_broken(dataset):
-    best = rows(dataset, state="warm", problem="4096").set_index("kernel")
-    (axes,) = draw(dataset, "ladder").axes
-    lengths = [bar.get_width() for bar in axes.patches]
-    assert lengths == pytest.approx(list(best.loc[shown(dataset, "warm"), "tflops"]))
-    drawn = sorted(axes.get_lines()[3].get_xdata())
-    assert drawn == pytest.approx(list(best.loc["05_register_tile", ["tflops_low", "tflops_high"]]))
-    beyond = [f"{length:.3g}" for length in lengths if length > axes.get_xlim()[1]]
-    assert beyond != []
-    assert [text.get_text() for text in axes.texts if text.get_color() == "#ffffff"] == beyond
-    assert "White cuts" in caption(axes.figure)
-
-
-@pytest.mark.slow
-def test_a_marked_bar_is_hatched(tmp_path):
-    figure = draw(made(tmp_path / "x", problems=synthetic.SMALL, throttled=4096), "ladder")
-    assert {bar.get_hatch() for bar in figure.axes[0].patches} == {"////"}
-    assert "t: throttled" in note(figure)
-    assert "hatched: marked" in words(figure)
-
-
-def test_what_rounds_its_operands_is_context(dataset):
-    data = View(*dataset, "warm")
-    assert "20_tensor_cores" in data.baselines
-    assert "20_tensor_cores" not in data.kernels
-    drawn = lines(draw(dataset, "performance").axes[0])
-    assert drawn["20 tensor cores"].get_linestyle() != "-" == drawn["16 thin edge"].get_linestyle()
-    figure = draw(dataset, "ladder")
-    assert not any("×" in cell for cell in cells(figure.axes[0])["20 tensor cores"])
-    assert "Below the dotted line: for reference, not ranked." in caption(figure)
+    expected = best["10_block_tile_128"] / best["05_register_tile"]
+    assert float(factor[1:]) == pytest.approx(expected, rel=0.02)
 
 
 def test_the_headline_has_a_bar_for_each_rung_and_breaks_its_axis_beyond_the_baseline(dataset):
@@ -170,13 +125,12 @@ def test_the_headline_has_a_bar_for_each_rung_and_breaks_its_axis_beyond_the_bas
     data = View(*changed(dataset, best=best), "warm")
     figure = figures.draw("headline", data)
     percent = 100 * data.at(data.headline).loc[data.kernels, "ratio"]
-    for axes in figure.axes:
-        assert [bar.get_width() for bar in axes.patches] == pytest.approx(list(percent))
     near, far = figure.axes
+    for axes in (near, far):
+        assert [bar.get_width() for bar in axes.patches] == pytest.approx(list(percent))
     assert near.get_xlim() == (0, 125)
     assert far.get_xlim()[0] > 125
     assert sorted(words(figure)[2:]) == sorted(f"{value:.3g} %" for value in percent)
-    assert len(draw(dataset, "headline").axes) == 1
 
 
 def test_samples_show_every_sample_by_process(dataset):
@@ -184,76 +138,33 @@ def test_samples_show_every_sample_by_process(dataset):
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == ["4096:\nthe ladder's", "256:\nsmallest", "256×256×16384:\nwidest spread"]
     for axes in figure.axes:
-        assert (
-            sum(len(each.get_offsets()) for each in axes.collections)
-            == len(synthetic.SHARES) * 5 * 8
-        )
-        assert len({tuple(each.get_facecolor()[0]) for each in axes.collections}) == 5
-    widest = max(abs(x) for each in figure.axes[2].collections for x, _ in each.get_offsets())
-    assert (
-        widest
-        > 10
-        > max(abs(x) for each in figure.axes[0].collections for x, _ in each.get_offsets())
-    )
-    assert (
-        "m"
-        in next(
-            label.get_text()
-            for label in figure.axes[2].get_yticklabels()
-            if "01" in label.get_text()
-        ).split()
-    )
+        counts = [len(dots.get_offsets()) for dots in axes.collections]
+        assert sum(counts) == len(synthetic.SHARES) * 5 * 8
+        assert len({tuple(dots.get_facecolor()[0]) for dots in axes.collections}) == 5
 
 
 def test_energy_has_the_range_of_its_processes(dataset):
     best = rows(dataset, state="sustained").query("energy_j.notna()").set_index("kernel")
-    figure = draw(dataset, "energy", state="sustained")
-    (axes,) = figure.axes
-    drawn = lines(axes)
-    assert list(drawn) == shown(dataset, "sustained")
-    assert {kernel: line.get_xdata()[0] for kernel, line in drawn.items()} == pytest.approx(
-        best["energy_j"].to_dict()
-    )
+    (axes,) = draw(dataset, "energy", state="sustained").axes
+    points = {kernel: line.get_xdata()[0] for kernel, line in lines(axes).items()}
+    assert points == pytest.approx(best["energy_j"].to_dict())
     row = best.loc["05_register_tile"]
     ranges = [list(line.get_xdata()) for line in axes.get_lines() if len(line.get_xdata()) == 2]
     assert pytest.approx([row["energy_low_j"], row["energy_high_j"]]) in ranges
-    assert cells(axes)["05 register tile"][:2] == [
-        three(row["energy_j"]),
-        three(1000 * row["tflop_per_j"]),
-    ]
-    assert (axes.get_xscale(), axes.get_title(loc="left")) == ("log", "4096")
-    assert figure.texts[0].get_text().endswith("sustained")
+    values = [three(row["energy_j"]), three(1000 * row["tflop_per_j"])]
+    assert cells(axes)["05 register tile"][:2] == values
 
 
 @pytest.mark.slow
 def test_datasets_side_by_side(dataset, tmp_path):
-    other = made(
-        tmp_path / "y",
-        seed=1,
-        device="nvidia-other",
-        name="NVIDIA Other",
-        speed=0.8,
-        problems=synthetic.SMALL,
-    )
-    figure = figures.comparison(
-        {"nvidia-made-up": View(*dataset, "warm"), "nvidia-other": View(*other, "warm")}
-    )
+    other = made(tmp_path / "y", seed=1, device="b", speed=0.8, problems=synthetic.SMALL)
+    figure = figures.comparison({"a": View(*dataset, "warm"), "b": View(*other, "warm")})
     count = len(synthetic.SHARES)
     # rates and ratios
     for axes, quotient, near in zip(figure.axes, (0.8, 1), (0.02, 0.03), strict=True):
         widths = [bar.get_width() for bar in axes.patches]
-        assert np.divide(widths[count:], widths[:count]) == pytest.approx(
-            [quotient] * count, rel=near
-        )
-    assert {"nvidia-made-up: NVIDIA Made Up", "nvidia-other: NVIDIA Other"} <= set(words(figure))
-    right = axes.get_xlim()[1]
-    # the rungs can be told apart; what leaves the panel has its value written there
-    assert 125 < right < 140
-    assert (
-        [text.get_text() for text in axes.texts]
-        == [f"{width:.3g}" for width in widths if width > right]
-        != []
-    )
+        quotients = np.divide(widths[count:], widths[:count])
+        assert quotients == pytest.approx([quotient] * count, rel=near)
     assert words(figure)[0] == "Best configurations at M = N = K = 4096, float32"
 
 
@@ -265,28 +176,17 @@ def test_gpus_are_compared_on_what_all_measured(dataset):
     assert not [label for label in labels if label.startswith("8192")]
 
 
-def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(dataset, compiled):
+def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(compiled):
     summary = compiled[0]["summary"].set_index(["kernel", "configuration", "problem"])["ratio"]
     (axes,) = draw(compiled, "compilers").axes
     assert axes.get_title(loc="left") == "compiler=nvrtc\nmaxrregcount=128"
     assert axes.get_xlabel() == "% faster than nvcc"
     for place, kernel in enumerate(("03_shared_tile", "05_register_tile")):
-        labels = {
-            label for name, label, _ in summary.index if name == kernel and "nvrtc" not in label
-        }
-        changes = [
-            100
-            * (
-                summary[kernel, f"{label} compiler=nvrtc maxrregcount=128", problem]
-                / summary[kernel, label, problem]
-                - 1
-            )
-            for label in labels
-            for problem in (256, 4096)
-        ]
-        assert sorted(axes.collections[place].get_offsets()[:, 0]) == pytest.approx(sorted(changes))
+        changes = []
+        for name, label, problem in summary.index:
+            other = (kernel, f"{label} compiler=nvrtc maxrregcount=128", problem)
+            if name == kernel and other in summary:
+                changes.append(100 * (summary[other] / summary[name, label, problem] - 1))
+        dots = axes.collections[place].get_offsets()[:, 0]
+        assert sorted(dots) == pytest.approx(sorted(changes))
         assert axes.lines[place].get_xdata()[0] == pytest.approx(np.median(changes))
-    assert [figures.NEEDS["compilers"](View(*given, "warm")) for given in (dataset, compiled)] == [
-        False,
-        True,
-    ]

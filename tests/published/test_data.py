@@ -3,7 +3,6 @@ committed.
 """
 
 import hashlib
-import json
 import math
 
 import pandas as pd

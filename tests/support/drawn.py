@@ -37,10 +37,10 @@ def rows(dataset, table="best", **where):
     return selection
 
 
-def draw(dataset, name, state="warm", width=11.0):
-    key = id(dataset), name, state, width
+def draw(dataset, name, state="warm"):
+    key = id(dataset), name, state
     if key not in _DRAWN:
-        _DRAWN[key] = dataset, figures.draw(name, View(*dataset, state, width))
+        _DRAWN[key] = dataset, figures.draw(name, View(*dataset, state))
     return _DRAWN[key][1]
 
 

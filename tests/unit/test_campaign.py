@@ -127,7 +127,7 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ("options: {use_fast_math: true}", "options: unknown key 'use_fast_math'; expected one of"),
         ("options: {maxrregcount: [128, 256]}", "options.maxrregcount: got [128, 256]; expected a"),
         ("problem: 1", "unknown key 'problem'; did you mean `problems`? Expected one of alpha,"),
-        ("figures: {width: 1}", "figures.width: got 1; expected a width in inches from 3 to 20,"),
+        ("figures: {wide: 4}", "figures: unknown key 'wide'; expected one of formats"),
         ("campaign: redrawn", 'campaign: got "redrawn"; expected a name other than export, publ'),
         ("problems: {cuda: [{square: [64, -5]}]}", 'problems.cuda[0]: got {"square": [64, -5]}; '),
         ("problems: {cuda: [[64, 64]]}", "problems.cuda[0]: got [64, 64]; expected a problem"),

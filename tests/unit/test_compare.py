@@ -356,7 +356,7 @@ def test_the_figure_says_what_changed_in_every_cell(tmp_path, write):
     (comparison,) = compare.compare([before, after], tmp_path)
     dataset = Dataset.open(before)
     data = View(dataset.tables(DRAWN_FROM), dataset.environment, "warm")
-    style(data.width)
+    style()
     warm, cold = draw_changes(data, comparison.rows, "B").axes
     assert [axes.get_title(loc="left") for axes in (warm, cold)] == ["warm", "cold"]
     ratios = comparison.rows.query("state == 'warm'").set_index("kernel")["ratio"]

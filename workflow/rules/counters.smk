@@ -41,7 +41,7 @@ rule draw_counters:
     log:
         "results/{dataset}/logs/draw_counters-{device}.log",
     params:
-        drawing=lambda wildcards: datasets_of(wildcards).drawing,
+        formats=lambda wildcards: datasets_of(wildcards).formats,
         code=code_digest.digest("figures.draw"),
     script:
         "../scripts/figures.py"

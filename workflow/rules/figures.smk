@@ -19,7 +19,7 @@ rule figures:
         "results/{dataset}/logs/figures-{device}.log",
     threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
-        drawing=lambda wildcards: datasets_of(wildcards).drawing,
+        formats=lambda wildcards: datasets_of(wildcards).formats,
         contents=of("contents"),
         code=code_digest.digest("figures.draw"),
     script:
@@ -50,7 +50,7 @@ rule compare:
         "results/{dataset}/logs/compare-{kind}.log",
     params:
         devices=lambda wildcards: datasets_of(wildcards).compared[wildcards.kind],
-        drawing=lambda wildcards: datasets_of(wildcards).drawing,
+        formats=lambda wildcards: datasets_of(wildcards).formats,
         code=code_digest.digest("figures.draw"),
     script:
         "../scripts/compare.py"

@@ -14,4 +14,4 @@ with job(snakemake.log[0]):
         name = device.split("/")[0]  # for published data, the campaign follows the device
         environments[name] = read_environment(folder / "environment.json")
         read[name] = {table: csv_files.read_csv(folder / f"{table}.csv") for table in DRAWN_FROM}
-    draw.draw_comparison(read, environments, output.with_suffix(""), **snakemake.params.drawing)
+    draw.draw_comparison(read, environments, output.with_suffix(""), snakemake.params.formats)

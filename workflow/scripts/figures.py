@@ -10,9 +10,9 @@ from ladder.storage.dataset_layout import DRAWN_FROM, read_environment
 with job(snakemake.log[0]):
     environment = read_environment(snakemake.input.environment)
     tables = {name: read_csv(Path(snakemake.input[name])) for name in DRAWN_FROM}
-    output, drawing = Path(snakemake.output[0]), snakemake.params.drawing
+    output, formats = Path(snakemake.output[0]), snakemake.params.formats
     if snakemake.rule == "draw_counters":
         counters = read_csv(Path(snakemake.input.counters))
-        draw.draw_counters(counters, tables, environment, output.with_suffix(""), **drawing)
+        draw.draw_counters(counters, tables, environment, output.with_suffix(""), formats)
     else:
-        draw.draw_all(tables, environment, output, snakemake.threads, **drawing)
+        draw.draw_all(tables, environment, output, snakemake.threads, formats)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.core.types import ELEMENT_TYPES
-from ladder.figures.data import REFERENCE, View
+from ladder.figures.data import REFERENCE, WIDTH, View
 from ladder.figures.labels import name_points
 from ladder.figures.layout import finish, logarithmic, panels
 
@@ -51,11 +51,7 @@ def _handles(data: View, classes: Mapping[str, tuple[list[str], str]]) -> list[L
 
 
 def _against_k(
-    axes: Axes,
-    rows: pd.DataFrame,
-    column: str,
-    classes: Mapping[str, tuple[list[str], str]],
-    size: float,
+    axes: Axes, rows: pd.DataFrame, column: str, classes: Mapping[str, tuple[list[str], str]]
 ) -> None:
     """Draw the median of each class at each K, and the range from its smallest to its largest
     error.
@@ -64,7 +60,7 @@ def _against_k(
         mine = rows[rows["kernel"].isin(members) & (rows[column] > 0)].groupby("k")[column]
         at = mine.agg(["min", "median", "max"]).sort_index()
         axes.fill_between(at.index, at["min"], at["max"], color=colour, alpha=0.2, lw=0, zorder=2)
-        axes.plot(at.index, at["median"], "o-", color=colour, ms=0.3 * size, zorder=4)
+        axes.plot(at.index, at["median"], "o-", color=colour, ms=3.0, zorder=4)
 
 
 def _bounds(axes: Axes, rows: pd.DataFrame, classes: Mapping[str, tuple[list[str], str]]) -> None:
@@ -82,13 +78,13 @@ def accuracy(data: View) -> Figure:
     """Draw the errors of the best configurations by class: against K, and of each kernel against
     its speed.
     """
-    rows, size = data.best[data.best["frobenius_error"].notna()], data.size
-    height = 1.5 if data.in_column else 3.2
-    figure, grid = panels(data, 3, height)
+    rows = data.best[data.best["frobenius_error"].notna()]
+    height = 3.2
+    figure, grid = panels(3, height)
     classes = _classes(data)
     by_norm, by_element, by_speed = grid
-    _against_k(by_norm, rows, "frobenius_error", classes, size)
-    _against_k(by_element, rows, "component_error", classes, size)
+    _against_k(by_norm, rows, "frobenius_error", classes)
+    _against_k(by_element, rows, "component_error", classes)
     _bounds(by_element, rows, classes)
     by_norm.set(title="error of the matrix", ylabel=r"$|C-R|_F\,/\,|R|_F$ (log)")
     by_element.set(title="largest error of an element", ylabel=r"$|C-R|\,/\,(|A||B|)$ (log)")
@@ -106,7 +102,7 @@ def accuracy(data: View) -> Figure:
                     100 * float(np.exp(np.log(mine["ratio"]).mean())),
                     float(mine["frobenius_error"].median()),
                 )
-                by_speed.plot(x, y, "o", color=colour, ms=0.5 * size, zorder=4, label=kernel)
+                by_speed.plot(x, y, "o", color=colour, ms=5.0, zorder=4, label=kernel)
                 named.append((x, y, data.brief(kernel), colour))
     by_speed.set(
         title="error and speed, means of all problems",
@@ -115,9 +111,7 @@ def accuracy(data: View) -> Figure:
     )
     logarithmic(by_speed)
     logarithmic(by_speed, "x")
-    name_points(
-        by_speed, named, 0.7 * size, 0.75 * data.width / (1 if data.in_column else 3), 0.7 * height
-    )
+    name_points(by_speed, named, 7.0, 0.75 * WIDTH / 3, 0.7 * height)
     caption = [
         f"Against float64, operands {data.distribution}. Lines: the median of a class; bands: from "
         "its smallest to its largest error."
@@ -140,8 +134,8 @@ def distributions(data: View) -> Figure:
     """Draw, for each distribution and class, the range of the kernels' largest errors over all
     problems, in units of roundoff.
     """
-    rows, size = data.best[data.best["frobenius_error"].notna()], data.size
-    figure, grid = panels(data, 2, 3.6)
+    rows = data.best[data.best["frobenius_error"].notna()]
+    figure, grid = panels(2, 3.6)
     roundoff = ELEMENT_TYPES[data.element_type].unit_roundoff
     names, classes = list(dict.fromkeys(rows["distribution"])), _classes(data)
     for axes, column, title in zip(
@@ -165,16 +159,11 @@ def distributions(data: View) -> Figure:
                         [min(values), max(values)],
                         "_-",
                         color=colour,
-                        ms=0.4 * size,
+                        ms=4.0,
                         zorder=3,
                     )
                     axes.plot(
-                        index + aside,
-                        float(np.median(values)),
-                        "o",
-                        color=colour,
-                        ms=0.45 * size,
-                        zorder=4,
+                        index + aside, float(np.median(values)), "o", color=colour, ms=4.5, zorder=4
                     )
             if column == "component_error":
                 bounds = (

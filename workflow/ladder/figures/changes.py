@@ -25,12 +25,11 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     the first of its datasets, and
     `other` is the name of the second.
     """
-    size = data.size
     kernels = [kernel for kernel in data.names if kernel in set(rows["kernel"])]
     labels = list(dict.fromkeys(rows["problem"]))
     states = list(dict.fromkeys(rows["state"]))
-    height = inches(1.5, 0.9 * size) * len(kernels) + 1.1
-    figure, grid = panels(data, len(states), height, most=2 if len(labels) < 12 else 1)
+    height = inches(1.5, 9.0) * len(kernels) + 1.1
+    figure, grid = panels(len(states), height, most=2 if len(labels) < 12 else 1)
     for axes, state in zip(grid, states, strict=True):
         colours = np.ones((len(kernels), len(labels), 3))
         for row in rows[rows["state"] == state].to_dict("records"):
@@ -51,7 +50,7 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
                 f"{change:+.1f}" + ("?" if distinguishable and not row["sure"] else ""),
                 ha="center",
                 va="center",
-                fontsize=0.7 * size,
+                fontsize=7.0,
                 fontweight=weight,
                 color=colour,
             )

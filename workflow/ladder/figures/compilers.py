@@ -50,11 +50,11 @@ def compilers(data: View) -> Figure:
 
     There is a dot per configuration and problem, and a bar at each kernel's median.
     """
-    rows, size = compared(data), data.size
+    rows = compared(data)
     ways, beyond = list(dict.fromkeys(rows["build"])), 0
     widest = max(1.0, FAR * float(np.percentile(rows["percent"].abs(), WIDEST)))
     widest = min(widest, float(rows["percent"].abs().max()) or 1.0)
-    figure, grid = panels(data, len(ways), inches(1.55, 0.9 * size) * len(data.kernels) + 0.9)
+    figure, grid = panels(len(ways), inches(1.55, 9.0) * len(data.kernels) + 0.9)
     random = np.random.default_rng(0)
     for axes, way in zip(grid, ways, strict=True):
         for place, kernel in enumerate(data.kernels):
@@ -62,13 +62,13 @@ def compilers(data: View) -> Figure:
             percent = mine["percent"]
             y = place + random.uniform(-0.3, 0.3, len(percent))
             far = (percent.abs() > widest).to_numpy()
-            points(axes, percent[~far], y[~far], mine[~far], RUNG, "o", 0.4 * size)
+            points(axes, percent[~far], y[~far], mine[~far], RUNG, "o", 4.0)
             for value, up in zip(percent[far], y[far], strict=True):
                 beyond += 1
                 arrow = {
                     "arrowstyle": "->",
                     "color": RUNG,
-                    "lw": 0.12 * size,
+                    "lw": 1.2,
                     "relpos": (float(value > 0), 0.5),
                 }
                 axes.annotate(
@@ -76,7 +76,7 @@ def compilers(data: View) -> Figure:
                     (math.copysign(1.12 * widest, value), up),
                     (math.copysign(0.9 * widest, value), up),
                     arrowprops=arrow,
-                    fontsize=0.75 * size,
+                    fontsize=7.5,
                     color=RUNG,
                     ha="right" if value > 0 else "left",
                     va="center",
@@ -86,10 +86,10 @@ def compilers(data: View) -> Figure:
                     [percent.median()] * 2,
                     [place - 0.42, place + 0.42],
                     color="#222222",
-                    lw=0.2 * size,
+                    lw=2.0,
                     zorder=5,
                 )
-        axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
+        axes.axvline(0, color="#444444", lw=0.8, zorder=2)
         rows_of(axes, [data.nice(kernel) for kernel in data.kernels])
         axes.set_xlim(-1.15 * widest, 1.15 * widest)
         axes.locator_params(axis="x", nbins=5)

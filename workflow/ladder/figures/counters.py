@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from ladder.analysis.kernel_model import KEY
 from ladder.core.types import ELEMENT_TYPES
-from ladder.figures.data import View
-from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of, side_by_side
+from ladder.figures.data import WIDTH, View
+from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of
 
 
 def _size(rows: pd.DataFrame) -> Any:
@@ -50,29 +50,23 @@ COUNTED: dict[str, tuple[str, Callable[[pd.DataFrame], Any]]] = {
 def counters(data: View, counts: pd.DataFrame) -> Figure:
     """Draw model and hardware counter: one panel per counter, one line per rung."""
     rows = counts.merge(data.models, on=KEY, how="left", suffixes=("", "_model"))
-    names, size = [data.brief(kernel) for kernel in rows["kernel"]], data.size
-    figure, grid = panels(
-        data,
-        len(COUNTED),
-        inches(1.3, 0.9 * size) * max(len(rows), 3) + inches(6, size),
-        most=4,
-        narrow=2,
-    )
-    columns = int(0.75 * data.width / min(4, 2 * side_by_side(data.width)) * 72 / (0.55 * size))
+    names = [data.brief(kernel) for kernel in rows["kernel"]]
+    figure, grid = panels(len(COUNTED), inches(1.3, 9.0) * max(len(rows), 3) + inches(6), most=4)
+    columns = int(0.75 * WIDTH / 4 * 72 / (5.5))
     for axes, (column, (label, modelled)) in zip(grid, COUNTED.items(), strict=True):
         percent = column.endswith("_percent")
         unit = 1 if percent else rows["flops"] / 2000
         decades = column in ("global_read_sectors", "l2_read_sectors", "shared_wavefronts")
         drawn = pd.DataFrame({"model": modelled(rows), "counted": rows[column]}).astype(float)
         drawn = drawn.replace(0, np.nan if decades else 0).div(unit, axis=0)
-        style: dict[str, Any] = {"mew": 0.15 * size, "clip_on": False}
+        style: dict[str, Any] = {"mew": 1.5, "clip_on": False}
         axes.plot(
             drawn["model"],
             range(len(names)),
             "s",
             color="#d55e00",
             mfc="none",
-            ms=0.8 * size,
+            ms=8.0,
             label="model",
             **style,
         )
@@ -81,7 +75,7 @@ def counters(data: View, counts: pd.DataFrame) -> Figure:
             range(len(names)),
             "o",
             color="#0072b2",
-            ms=0.5 * size,
+            ms=5.0,
             label="counted",
             **style,
         )

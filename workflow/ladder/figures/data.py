@@ -18,14 +18,11 @@ from ladder.core.stats import between_processes, geometric_mean
 from ladder.core.types import OF_CUDA, rate_unit
 from ladder.core.verdicts import NOT_KNOWN, SAME, UNCONFIRMED
 from ladder.model.baselines import is_baseline
-from ladder.model.campaign import WIDTH
 from ladder.model.hardware_limits import measured_peak, peak_tflops
 from ladder.model.kernel_file import is_rung, known
 
-COLUMN = 5.4
-"""The width in inches below which a figure is for one column of a paper: it has fewer panels, and
-rungs have numbers instead of names.
-"""
+WIDTH, SIZE = 11.0, 10.0
+"""The width of a figure in inches, and the size of its text in points."""
 MOST = 6
 """The most rungs that have a color of their own."""
 GREY, REFERENCE = "#bdbdbd", "#000000"
@@ -126,13 +123,6 @@ def _sentence(parts: Sequence[str]) -> str:
     return f"{'; '.join(parts)}." if parts else ""
 
 
-def text_size(width: float) -> float:
-    """Return the text size in points: 10 for a figure 11 inches wide, 8.6 for two columns of a
-    paper, 7.2 for one.
-    """
-    return min(10.0, 5.8 + 0.4 * width)
-
-
 def ends(rows: pd.DataFrame, columns: Sequence[str], scale: float = 1.0) -> tuple[Any, Any, Any]:
     """Return the values in columns and the ends of their intervals; the values replace ends that a
     single process does not give.
@@ -143,15 +133,11 @@ def ends(rows: pd.DataFrame, columns: Sequence[str], scale: float = 1.0) -> tupl
 
 class View:
     """A dataset as a figure shows it: its tables for one element type and state, and what labels
-    need. `width` is in inches.
+    need.
     """
 
     def __init__(
-        self,
-        tables: Mapping[str, pd.DataFrame],
-        environment: Mapping[str, Any],
-        state: str,
-        width: float = WIDTH,
+        self, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], state: str
     ) -> None:
         tables = {
             name: table.astype({"problem": str}) if "state" in table else table
@@ -159,9 +145,7 @@ class View:
         }
         summary, best = tables["summary"], tables["best"]
         self.models = tables["models"]
-        self.width, self.environment, self.state = width, environment, state
-        self.in_column = width < COLUMN
-        self.size = text_size(width)
+        self.environment, self.state = environment, state
         self.summary, self.pairs, self.rounds, self.references = (
             tables[name][tables[name]["state"] == state]
             for name in ("summary", "pairs", "rounds", "references")
@@ -229,12 +213,6 @@ class View:
     def easier(row: Mapping[str, Any]) -> bool:
         """Return whether a row belongs to a call or kernel that rounds its operands."""
         return bool(pd.notna(row["precision"]))
-
-    def label(self, kernel: str) -> str:
-        """Return the name of a kernel or baseline for a legend or an axis; it is short in a figure
-        for one column.
-        """
-        return self.brief(kernel) if self.in_column else self.nice(kernel)
 
     def nice(self, kernel: str) -> str:
         """Return the display name of a kernel or baseline."""

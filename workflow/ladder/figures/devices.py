@@ -32,13 +32,13 @@ def gpus(data: View) -> Figure:
     """Draw how much GPUs of one model differ: every series of the reference, relative to the median
     of the GPUs' medians.
     """
-    rows, size = on_all(data), data.size
+    rows = on_all(data)
     medians = rows.groupby(["problem", "uuid"], sort=False)["median_us"].median()
     middle = rows["problem"].map(medians.groupby("problem").median())
     rows = rows.assign(off=100 * (rows["median_us"] / middle - 1))
     labels, uuids = list(dict.fromkeys(rows["problem"])), sorted(rows["uuid"].unique())
     colours = dict(zip(uuids, sns.color_palette("colorblind", len(uuids)), strict=True))
-    figure, (axes,) = panels(data, 1, 3.6)
+    figure, (axes,) = panels(1, 3.6)
     for index, uuid in enumerate(uuids):
         aside = 0.8 * ((index + 0.5) / len(uuids) - 0.5)
         mine = rows[rows["uuid"] == uuid]
@@ -48,11 +48,11 @@ def gpus(data: View) -> Figure:
         axes.scatter(
             at,
             mine["off"],
-            s=(0.4 * size) ** 2,
+            s=(4.0) ** 2,
             color=colours[uuid],
             alpha=0.8,
             edgecolors=edges,
-            linewidths=0.1 * size,
+            linewidths=1.0,
             zorder=3,
         )
         for problem, middle_off in mine.groupby("problem", sort=False)["off"].median().items():
@@ -63,7 +63,7 @@ def gpus(data: View) -> Figure:
                 color=colours[uuid],
                 zorder=4,
             )
-    axes.axhline(0, color="#444444", lw=0.08 * size, zorder=1)
+    axes.axhline(0, color="#444444", lw=0.8, zorder=1)
     problems(axes, labels)
     reference = data.nice(data.reference)
     axes.set_ylabel(f"time of {reference}, %\noff the median of the GPUs")
@@ -114,10 +114,7 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         for kernel in dict.fromkeys(names)
         if any(kernel in table.index for table in tables.values())
     ]
-    size = first.size
-    figure, grid = panels(
-        first, 2, inches(1.05, 0.9 * size) * len(shown) * (len(datasets) + 0.8) + 0.8, most=2
-    )
+    figure, grid = panels(2, inches(1.05, 9.0) * len(shown) * (len(datasets) + 0.8) + 0.8, most=2)
     palette = dict(zip(datasets, sns.color_palette("viridis", len(datasets) + 1), strict=False))
     described = (
         (RATE, 1 / first.unit_size, first.unit),
@@ -141,13 +138,13 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
                 label=name,
                 zorder=2,
             )
-            axes.hlines(y, low, high, color="#d62728", lw=0.13 * size, zorder=3)
+            axes.hlines(y, low, high, color="#d62728", lw=1.3, zorder=3)
         rows_of(axes, [first.nice(kernel) for kernel in shown])
         axes.grid(axis="y", visible=False)
         right = 1.25 * scale * longest(pd.concat(tables.values()), columns[0])
         axes.set(xlabel=label, xlim=(0, right))
         bars = [bar for container in axes.containers for bar in container]
-        break_bars(axes, [(bar.get_y() + thick / 2, thick, bar.get_width()) for bar in bars], size)
+        break_bars(axes, [(bar.get_y() + thick / 2, thick, bar.get_width()) for bar in bars])
     handles = [
         Patch(color=palette[name], label=f"{name}: {data.environment['name']}")
         for name, data in datasets.items()

@@ -34,7 +34,7 @@ from ladder.figures.rungs import energy, ladder
 from ladder.figures.samples import samples
 from ladder.figures.scaling import performance, ratio
 from ladder.model.baselines import is_baseline
-from ladder.model.campaign import SUSTAINED, WIDTH
+from ladder.model.campaign import SUSTAINED
 
 FIGURES: dict[str, Callable[[View], Figure]] = {
     "headline": headline,
@@ -75,7 +75,7 @@ def draw(name: str, data: View) -> Figure:
     """Return the figure of a name: one of `FIGURES`, or `parameters-<kernel>`. Raises `InputError`
     for any other name.
     """
-    style(data.width)
+    style()
     if name.startswith("parameters-"):
         return parameters(data, name.removeprefix("parameters-"))
     if name not in FIGURES:
@@ -90,14 +90,13 @@ def draw_all(
     environment: Mapping[str, Any],
     folder: Path,
     threads: int = 1,
-    width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
     """Draw every figure that `plan` names, and write it in SVG and in `formats`."""
     folder.mkdir(parents=True, exist_ok=True)
     tasks = [
         (data, name, folder / stem, formats)
-        for stem, (data, name) in plan(tables, environment, width).items()
+        for stem, (data, name) in plan(tables, environment).items()
     ]
     if threads == 1:
         list(map(_draw_and_save, tasks))
@@ -114,13 +113,13 @@ def draw_all(
 
 
 def plan(
-    tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], width: float
+    tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]
 ) -> dict[str, tuple[View, str]]:
     """Return the data and the name of every figure of a dataset, by its file's name without a
     suffix: `<figure>-<state>`.
 
     For element types other than float32 that is `<figure>-<element type>-<state>`. `tables` are
-    those of `DRAWN_FROM`, `width` is in inches.
+    those of `DRAWN_FROM`.
     """
     planned = {}
     for element_type, state in product(
@@ -128,8 +127,7 @@ def plan(
     ):
         typed = _of_type(tables, element_type)
         whole, data = (
-            View(given, environment, state, width)
-            for given in (typed, _of_first_distribution(typed))
+            View(given, environment, state) for given in (typed, _of_first_distribution(typed))
         )
         # no kernel has a rate: all are incorrect, or `cold` as `warm`
         if all(map(is_baseline, whole.best["kernel"])):
@@ -176,15 +174,14 @@ def draw_counters(
     tables: Mapping[str, pd.DataFrame],
     environment: Mapping[str, Any],
     stem: Path,
-    width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
     """Draw the models and the hardware counters, and write the figure as `stem`, in SVG and other
     formats.
     """
-    style(width)
+    style()
     save(
-        counters(View(tables, environment, str(tables["summary"]["state"].iloc[0]), width), counts),
+        counters(View(tables, environment, str(tables["summary"]["state"].iloc[0])), counts),
         stem,
         formats,
     )
@@ -194,18 +191,17 @@ def draw_comparison(
     datasets: Mapping[str, Mapping[str, pd.DataFrame]],
     environments: Mapping[str, Mapping[str, Any]],
     stem: Path,
-    width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
     """Draw datasets side by side, in the first element type and state measured. The tables of each
     are those of `DRAWN_FROM`.
     """
-    style(width)
+    style()
     drawn = {}
     for name, tables in datasets.items():
         first = tables["summary"].iloc[0]
         drawn[name] = View(
-            _of_type(tables, first["element_type"]), environments[name], str(first["state"]), width
+            _of_type(tables, first["element_type"]), environments[name], str(first["state"])
         )
     save(comparison(drawn), stem, formats)
 
@@ -216,7 +212,6 @@ def draw_changes(
     environment: Mapping[str, Any],
     other: str,
     stem: Path,
-    width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
     """Draw what changed from a dataset to another, by the rows of `compare.changes`, for the first
@@ -225,7 +220,7 @@ def draw_changes(
     `tables` are those of `DRAWN_FROM` for the first dataset; `other` is the name of the second. The
     figure is written as `stem`, in SVG and other formats.
     """
-    style(width)
+    style()
     first = str(rows["element_type"].iloc[0])
-    data = View(_of_type(tables, first), environment, str(rows["state"].iloc[0]), width)
+    data = View(_of_type(tables, first), environment, str(rows["state"].iloc[0]))
     save(changes(data, rows[rows["element_type"] == first], other), stem, formats)

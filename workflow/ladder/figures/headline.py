@@ -4,7 +4,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.figures.data import View
+from ladder.figures.data import WIDTH, View
 from ladder.figures.layout import finish, inches, rows_of
 from ladder.model.kernel_file import known
 
@@ -33,8 +33,8 @@ def headline(data: View) -> Figure:
     rows = compared_with_baseline(data)
     shares, reference = 100 * rows["ratio"], data.nice(data.reference)
     far = shares[shares > BEYOND]
-    height = inches(1.7 * len(rows) + 5, data.size)
-    figure = Figure(figsize=(data.width, height), layout="constrained")
+    height = inches(1.7 * len(rows) + 5)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     grid = figure.subplots(
         1,
         1 + bool(len(far)),

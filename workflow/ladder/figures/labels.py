@@ -173,7 +173,7 @@ def cells(
         )
 
 
-def break_bars(axes: Axes, bars: Sequence[tuple[float, float, float]], size: float) -> None:
+def break_bars(axes: Axes, bars: Sequence[tuple[float, float, float]]) -> None:
     """Mark bars that end beyond the panel, and write their lengths: each is a place on the y axis,
     a thickness and a length.
     """
@@ -185,13 +185,13 @@ def break_bars(axes: Axes, bars: Sequence[tuple[float, float, float]], size: flo
                     [(x - 0.006) * right, (x + 0.006) * right],
                     [place + 0.7 * thick, place - 0.7 * thick],
                 )
-                axes.plot(*ends, color="#ffffff", lw=0.2 * size, zorder=4, label="_break")
+                axes.plot(*ends, color="#ffffff", lw=2.0, zorder=4, label="_break")
             axes.text(
                 0.95 * right,
                 place,
                 f"{length:.3g}",
                 color="#ffffff",
-                fontsize=0.7 * size,
+                fontsize=7.0,
                 ha="right",
                 va="center",
                 zorder=4,

@@ -24,43 +24,41 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
 
 from ladder.core.files import write_whole
-from ladder.figures.data import View, text_size
+from ladder.figures.data import SIZE, WIDTH, View
 
-PANEL = 3.6
-"""The approximate width of a panel in inches. It determines how many panels fit side by side."""
 PAD = 0.06
 """The space between and around the parts of a figure, in inches."""
 NOTE = "#444444"
 
 
-def style(width: float) -> None:
-    """Set the style of figures with a width in inches."""
-    size, small = text_size(width), 0.9 * text_size(width)
+def style() -> None:
+    """Set the style of figures."""
+    small = 9.0
     sns.set_theme(
         context="notebook",
         style="whitegrid",
         rc={
             "figure.dpi": 100,
-            "savefig.dpi": 160 if width > 8 else 300,
+            "savefig.dpi": 160,
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "font.size": size,
-            "axes.titlesize": size,
-            "axes.labelsize": size,
+            "font.size": SIZE,
+            "axes.titlesize": SIZE,
+            "axes.labelsize": SIZE,
             "xtick.labelsize": small,
             "ytick.labelsize": small,
             "legend.fontsize": small,
             "legend.title_fontsize": small,
-            "lines.linewidth": 0.16 * size,
-            "lines.markersize": 0.6 * size,
+            "lines.linewidth": 1.6,
+            "lines.markersize": 6.0,
             "axes.titlelocation": "left",
             "axes.titlepad": 4,
             "axes.labelpad": 2,
             "xtick.major.pad": 2,
             "ytick.major.pad": 2,
-            "grid.linewidth": 0.06 * size,
-            "axes.linewidth": 0.08 * size,
-            "hatch.linewidth": 0.08 * size,
+            "grid.linewidth": 0.6,
+            "axes.linewidth": 0.8,
+            "hatch.linewidth": 0.8,
             "svg.hashsalt": "gemm-ladder",
             "svg.fonttype": "path",
             "pdf.fonttype": 42,
@@ -68,29 +66,20 @@ def style(width: float) -> None:
     )
 
 
-def inches(lines: float, size: float) -> float:
+def inches(lines: float, size: float = SIZE) -> float:
     """Return the height in inches of lines of text with a size in points."""
     return lines * size * 1.25 / 72
 
 
-def side_by_side(width: float) -> int:
-    """Return how many panels fit side by side in a figure."""
-    return max(1, round(width / PANEL))
-
-
-def panels(
-    data: View, count: int, height: float | Sequence[float], most: int = 3, narrow: int = 1
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `count` panels, `height` inches high or each row with its own, in as
-    many columns as fit, at most `most`.
-
-    `narrow` panels take the space of one usual panel.
+def panels(count: int, height: float | Sequence[float], most: int = 3) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` panels, `height` inches high or each row with its own, in at
+    most `most` columns.
     """
-    columns = min(count, most, narrow * side_by_side(data.width))
+    columns = min(count, most)
     rows = -(-count // columns)
     # not through pyplot: seaborn would draw such a figure in full to check whether labels touch
     heights = np.broadcast_to(height, rows).astype(float).tolist()
-    figure = Figure(figsize=(data.width, sum(heights)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, height_ratios=heights)
     axes = list(grid.flat)
     for unused in axes[count:]:
@@ -118,18 +107,16 @@ def finish(
     width, body = figure.get_size_inches()
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
-    dpi, size, left = figure.dpi, text_size(width), PAD / width
+    dpi, left = figure.dpi, PAD / width
 
     def height(artist: Any) -> float:
         return float(artist.get_window_extent(renderer).height) / dpi
 
     # not at the very top, where wrapped text would have no width
     head = figure.text(
-        left, 0.5, title, ha="left", va="top", fontsize=1.2 * size, fontweight="bold", wrap=True
+        left, 0.5, title, ha="left", va="top", fontsize=12.0, fontweight="bold", wrap=True
     )
-    foot = figure.text(
-        left, 0, shown, ha="left", va="bottom", fontsize=0.8 * size, color=NOTE, wrap=True
-    )
+    foot = figure.text(left, 0, shown, ha="left", va="bottom", fontsize=8.0, color=NOTE, wrap=True)
     for text in (head, foot):  # wrap once, not whenever a size is requested
         text._renderer = renderer  # type: ignore[attr-defined]
         text.set_text(text._get_wrapped_text())  # type: ignore[attr-defined]
@@ -216,15 +203,8 @@ def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float
 
     `share` is the share of the panel's width that the labels beside it leave.
     """
-    figure: Any = axes.figure
-    wide = figure.get_size_inches()[0]
-    letters = (
-        share
-        * axes.get_position().width
-        * wide
-        / max(len(labels), 1)
-        / (0.65 * text_size(wide) / 72)
-    )
+    room = share * axes.get_position().width * WIDTH
+    letters = room / max(len(labels), 1) / (6.5 / 72)
     for broken in ("×", "\n×"):
         shown = [label.replace("x", broken) for label in labels]
         fits = (

@@ -5,9 +5,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ladder.figures.data import View, lettered, letters_note, marks_note, span
+from ladder.figures.data import SIZE, WIDTH, View, lettered, letters_note, marks_note, span
 from ladder.figures.labels import cells as write_cells
-from ladder.figures.layout import finish, inches, panels, problems, side_by_side
+from ladder.figures.layout import finish, inches, panels, problems
 
 LOWEST = 0.1
 """The share of the cells, at the low end, that share one color."""
@@ -41,13 +41,13 @@ def parameters(data: View, kernel: str) -> Figure:
     )
     values = [dict(part.split("=") for part in name.split() if "=" in part) for name in order]
     table_left = [[own.get(name, "") for name in names] for own in values]
-    size = 0.8 * data.size
+    size = 8.0
     longest = max(len(problem) for across in shapes.values() for problem in across)
-    below = 0.5 * longest * data.size / 72  # problem labels are slanted
+    below = 0.5 * longest * SIZE / 72  # problem labels are slanted
     above = 0.7 * size / 72 * max(map(len, names), default=0)  # names of parameters stand upright
     height = inches(1.35, size) * max(len(order), 7) + 0.6 + below + above
     most = 1 if max(map(len, shapes.values())) > MANY else 3
-    figure, grid = panels(data, len(shapes), height, most)
+    figure, grid = panels(len(shapes), height, most)
 
     def spread(values: pd.Series, across: list[str]) -> pd.DataFrame:
         return (
@@ -58,7 +58,7 @@ def parameters(data: View, kernel: str) -> Figure:
 
     texts = [lettered(f"{data.rate(row['tflops']):.3g}", row) for row in rated.to_dict("records")]
     widest = LETTER * size / 72 * max(map(len, texts), default=1)
-    room = grid[0].get_position().width * data.width / widest  # for so many texts beside each other
+    room = grid[0].get_position().width * WIDTH / widest  # for so many texts beside each other
 
     for axes, (title, across) in zip(grid, shapes.items(), strict=True):
         if len(rated):
@@ -85,7 +85,7 @@ def parameters(data: View, kernel: str) -> Figure:
         problems(axes, across, 0.5, 0.4)
         axes.set(xlabel="", ylabel="")
         axes.set_yticks([])
-        if names and (axes is grid[0] or most == 1 or side_by_side(data.width) == 1):
+        if names and (axes is grid[0] or most == 1):
             write_cells(axes, names, table_left, size, left=True, first=0.5)
     failed = rows.loc[rows["tflops"].isna(), "status"].value_counts()
     raced, finished = rated[rated["stop"] == "race"], rated[rated["stop"] != "race"]

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ladder.analysis.kernel_model import KEY, l1_tb_s
-from ladder.figures.data import GREY, REFERENCE, View, edges, marks_note, three
+from ladder.figures.data import GREY, REFERENCE, WIDTH, View, edges, marks_note, three
 from ladder.figures.labels import name_ends, name_points
 from ladder.figures.layout import finish, logarithmic, panels
 from ladder.figures.scaling import LIMIT, points
@@ -22,16 +22,16 @@ def roofline(data: View) -> Figure:
     """Draw every rung at one size under the measured peak, in two panels: at the traffic of its
     loads, and at the least possible traffic.
     """
-    rows, size = data.at(data.headline).reset_index(), data.size
+    rows = data.at(data.headline).reset_index()
     rows = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left").set_index("kernel")
     kernels = rows.loc[[kernel for kernel in data.kernels if kernel in rows.index]]
     l1 = l1_tb_s(data.environment) if data.environment["kind"] == "cuda" else None
     memory = data.environment["peaks"]["copy_tb_s"]
     copied = "memory, measured copy"
-    height = 3.0 if data.in_column else 4.2
-    figure, grid = panels(data, 2, height, most=2)
+    height = 4.2
+    figure, grid = panels(2, height, most=2)
     colours = data.colours()
-    wide, tall = 0.75 * data.width / (1 if data.in_column else 2), 0.75 * height
+    wide, tall = 0.75 * WIDTH / 2, 0.75 * height
     bottom = data.rate(rows["tflops"].min()) / 2
     highest = max(1.7 * data.peak if data.peak else 0, 1.5 * data.rate(rows["tflops"].max()))
     sides = (
@@ -56,32 +56,32 @@ def roofline(data: View) -> Figure:
             zorder=2,
         )
         text = f"{name}: {bandwidth:.3g} TB/s"
-        axes.text(0.02, 0.02, text, transform=axes.transAxes, fontsize=0.8 * size, color=ROOF)
+        axes.text(0.02, 0.02, text, transform=axes.transAxes, fontsize=8.0, color=ROOF)
         if data.peak:
             axes.plot([ridge, high], [data.peak] * 2, color=LIMIT, ls=":")
             text = f"{data.peak_name}, measured: {three(data.peak)}"
-            axes.text(ridge, data.peak * 1.05, text, fontsize=0.8 * size, color=LIMIT, va="bottom")
+            axes.text(ridge, data.peak * 1.05, text, fontsize=8.0, color=LIMIT, va="bottom")
         axes.set(ylabel=f"{data.unit} (log)", xlabel="FLOP/byte (log)")
         logarithmic(axes)
         logarithmic(axes, "x")
         named = []
         for kernel, row in drawn.iterrows():
             at, rate = float(row[column]), float(data.rate(row["tflops"]))
-            points(axes, [at], [rate], drawn.loc[[kernel]], colours[str(kernel)], "o", 0.7 * size)
+            points(axes, [at], [rate], drawn.loc[[kernel]], colours[str(kernel)], "o", 7.0)
             named.append((at, rate, data.brief(str(kernel)), _readable(colours[str(kernel)])))
         crowd = 0.5 * drawn[column].max()
-        name_ends(axes, [place for place in named if place[0] >= crowd], 0.8 * size, tall)
-        name_points(axes, [place for place in named if place[0] < crowd], 0.8 * size, wide, tall)
+        name_ends(axes, [place for place in named if place[0] >= crowd], 8.0, tall)
+        name_points(axes, [place for place in named if place[0] < crowd], 8.0, wide, tall)
         if data.reference in rows.index:
             rate = data.rate(rows.loc[data.reference, "tflops"])
-            axes.axhline(rate, color=REFERENCE, ls="--", lw=0.1 * size, zorder=2)
+            axes.axhline(rate, color=REFERENCE, ls="--", lw=1.0, zorder=2)
             axes.annotate(
                 f"{data.nice(data.reference)}: {rate:.3g}",
                 (0.45, rate),
                 (0, -2),
                 ("axes fraction", "data"),
                 textcoords="offset points",
-                fontsize=0.8 * size,
+                fontsize=8.0,
                 va="top",
             )
     above = data.element_type == "float32" and kernels["tensor_cores"].any()
@@ -120,16 +120,16 @@ def issue(data: View) -> Figure:
     """Draw every configuration at the problem where it is fastest, against the throughput that its
     main loop could issue alone.
     """
-    rows, size = modelled(data), data.size
+    rows = modelled(data)
     rows = rows.loc[rows.groupby(["kernel", "configuration"])["tflops"].idxmax()]
-    height = 4.4 if not data.in_column else 2.9
-    figure, (axes,) = panels(data, 1, height)
+    height = 4.4
+    figure, (axes,) = panels(1, height)
     colours, named = data.colours(), []
     rows = rows.assign(x=data.rate(rows["issue_tflops"]), y=data.rate(rows["tflops"]))
     for kernel in data.names:
         mine = rows[rows["kernel"] == kernel]
         if len(mine):
-            points(axes, mine["x"], mine["y"], mine, colours[kernel], "o", 0.5 * size)
+            points(axes, mine["x"], mine["y"], mine, colours[kernel], "o", 5.0)
             best = mine.loc[mine["y"].idxmax()]
             named.append(
                 (float(best["x"]), float(best["y"]), data.brief(kernel), _readable(colours[kernel]))
@@ -142,14 +142,14 @@ def issue(data: View) -> Figure:
         xlabel=f"{data.unit} by the model",
         ylabel=f"{data.unit} measured",
     )
-    name_points(axes, named, 0.8 * size, 0.9 * data.width, 0.85 * height)
-    turn = round(math.degrees(math.atan2(height, data.width)), 1)
+    name_points(axes, named, 8.0, 0.9 * WIDTH, 0.85 * height)
+    turn = round(math.degrees(math.atan2(height, WIDTH)), 1)
     axes.annotate(
         "as predicted",
         (0.55 * top, 0.55 * top),
         (0, 4),
         textcoords="offset points",
-        fontsize=0.8 * size,
+        fontsize=8.0,
         rotation=turn,
         rotation_mode="anchor",
         va="bottom",

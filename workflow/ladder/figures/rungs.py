@@ -36,15 +36,13 @@ def _rows(axes: Axes, data: View, kernels: Sequence[str], named: bool = True) ->
     """Give each kernel a row, and draw a line above the baselines and kernels that are not
     ranked.
     """
-    rows_of(axes, [data.label(kernel) if named else "" for kernel in kernels])
+    rows_of(axes, [data.nice(kernel) if named else "" for kernel in kernels])
     axes.grid(axis="y", visible=False)
     unranked = _unranked(data, kernels)
     for label, kernel in zip(axes.get_yticklabels(), kernels, strict=True):
         label.set_color(CONTEXT if kernel in unranked else "#000000")
     if unranked:
-        axes.axhline(
-            kernels.index(unranked[0]) - 0.5, color=CONTEXT, lw=0.08 * data.size, ls=":", zorder=1
-        )
+        axes.axhline(kernels.index(unranked[0]) - 0.5, color=CONTEXT, lw=0.8, ls=":", zorder=1)
 
 
 def _unranked(data: View, kernels: Sequence[str]) -> list[str]:
@@ -68,32 +66,21 @@ def longest(rows: pd.DataFrame, column: str) -> float:
     return float((lanes if len(lanes) else rows[column]).max())
 
 
-def _interval(axes: Axes, low: float, high: float, place: int, size: float) -> None:
-    axes.plot(
-        [low, high],
-        [place] * 2,
-        "|-",
-        color=INTERVAL,
-        ms=0.4 * size,
-        mew=0.1 * size,
-        lw=0.1 * size,
-        zorder=3,
-    )
+def _interval(axes: Axes, low: float, high: float, place: int) -> None:
+    axes.plot([low, high], [place] * 2, "|-", color=INTERVAL, ms=4.0, mew=1.0, lw=1.0, zorder=3)
 
 
-def _write_table(
-    axes: Axes, table: Sequence[Mapping[str, str]], names: Sequence[str], size: float
-) -> None:
+def _write_table(axes: Axes, table: Sequence[Mapping[str, str]], names: Sequence[str]) -> None:
     """Write the named columns beside the panel, but those without text."""
     kept = [name for name in names if any(row[name] for row in table)]
-    cells(axes, kept, [[row[name] for name in kept] for row in table], 0.85 * size)
+    cells(axes, kept, [[row[name] for name in kept] for row in table], 8.5)
 
 
 def ladder(data: View) -> Figure:
     """Draw every rung at the ladder's problem: its throughput, the share of the reference's, and
     its gain over the rung that it builds on.
     """
-    rows, common, size = data.at(data.headline), data.common(), data.size
+    rows, common = data.at(data.headline), data.common()
     kernels, every = [str(kernel) for kernel in rows.index], rows.to_dict("records")
     share, mean_of = f"% of {data.nice(data.reference)}", f"mean of {len(common)}"
     table = []
@@ -110,9 +97,7 @@ def ladder(data: View) -> Figure:
                 "flags": letters(row),
             }
         )
-    figure, (axes,) = panels(
-        data, 1, inches(1.45, 0.9 * size) * len(kernels) + inches(6 if data.in_column else 5, size)
-    )
+    figure, (axes,) = panels(1, inches(1.45, 9.0) * len(kernels) + inches(5))
     values, lows, highs = ends(rows, RATE, 1 / data.unit_size)
     for place, (kernel, row) in enumerate(zip(kernels, every, strict=True)):
         hatch = "...." if row["as_warm"] else hatches(row)
@@ -128,21 +113,18 @@ def ladder(data: View) -> Figure:
             zorder=2,
             label=kernel,
         )
-        _interval(axes, lows[place], highs[place], place, size)
+        _interval(axes, lows[place], highs[place], place)
     _rows(axes, data, kernels)
     axes.set_xlim(0, 1.08 * longest(rows.assign(end=highs), "end"))
     broken = [(float(place), THICK, value) for place, value in enumerate(values)]
-    break_bars(axes, broken, size)
+    break_bars(axes, broken)
     axes.set_xlabel(data.unit)
-    shown = [data.unit, share, "flags"] if data.in_column else list(table[0])
-    _write_table(axes, table, shown, size)
+    _write_table(axes, table, list(table[0]))
     beyond = any(length > axes.get_xlim()[1] for _, _, length in broken)
     handles: list[Patch] = [HATCHED] if any(map(hatches, every)) else []
     caption = [
         f"Red: {data.kind_of_interval()}.",
-        "≈: not distinguishable."
-        if any("≈" in row[name] for row in table for name in shown)
-        else "",
+        "≈: not distinguishable." if any("≈" in row[name] for row in table for name in row) else "",
         "White cuts: the bar is longer than the axis, and its number is written in it."
         if beyond
         else "",
@@ -175,7 +157,7 @@ def energy(data: View) -> Figure:
     The line is the range of the processes. A point has no line if only one process counted. The
     caption names those without energy.
     """
-    every, size = data.best[data.best["energy_j"].notna()], data.size
+    every = data.best[data.best["energy_j"].notna()]
     work = every.assign(work=every["m"].astype(float) * every["n"] * every["k"])
     work = work.sort_values("work", ascending=False, kind="stable")
     problems = list(
@@ -183,8 +165,8 @@ def energy(data: View) -> Figure:
     )[:MOST]
     rows = every[every["problem"].isin(problems)]
     kernels = [kernel for kernel in data.names if kernel in set(rows["kernel"])]
-    height = inches(1.45, 0.9 * size) * len(kernels) + inches(5, size)
-    figure, grid = panels(data, len(problems), height, most=MOST)
+    height = inches(1.45, 9.0) * len(kernels) + inches(5)
+    figure, grid = panels(len(problems), height, most=MOST)
     for axes, problem in zip(grid, problems, strict=True):
         table = []
         for place, kernel in enumerate(kernels):
@@ -193,21 +175,21 @@ def energy(data: View) -> Figure:
             if row and pd.notna(row["energy_j"]):
                 joules, per_joule = three(row["energy_j"]), three(1000 * row["tflop_per_j"])
                 table[-1] = {"J": joules, "GFLOP/s/W": per_joule, "flags": letters(row)}
-                _interval(axes, row["energy_low_j"], row["energy_high_j"], place, size)
+                _interval(axes, row["energy_low_j"], row["energy_high_j"], place)
                 axes.plot(
                     row["energy_j"],
                     place,
                     "o",
                     color=_colour(data, kernel),
-                    ms=0.5 * size,
+                    ms=5.0,
                     zorder=4,
                     label=kernel,
                 )
-        _rows(axes, data, kernels, axes is grid[0] or data.in_column)
+        _rows(axes, data, kernels, axes is grid[0])
         axes.set_title(problem.replace("x", "×"))
         axes.set_xlabel("J per GEMM, whole board (log)")
         logarithmic(axes, "x")
-        _write_table(axes, table, list(table[0]) if len(problems) == 1 else ["J", "flags"], size)
+        _write_table(axes, table, list(table[0]) if len(problems) == 1 else ["J", "flags"])
     none = data.best[data.best["energy_j"].isna() & data.best["problem"].isin(problems)].to_dict(
         "records"
     )

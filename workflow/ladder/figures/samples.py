@@ -41,15 +41,9 @@ def samples(data: View) -> Figure:
     """Draw a dot per sample, in the color of its process: its time relative to the median of the
     kernel's best configuration.
     """
-    problems, size = problems_and_reasons(data), data.size
+    problems = problems_and_reasons(data)
     order = data.names
-    lines = 1.2 if data.in_column else 1.55
-    figure, grid = panels(
-        data,
-        len(problems),
-        inches(lines, 0.9 * size) * len(order) + 0.9,
-        narrow=3 if data.in_column else 1,
-    )
+    figure, grid = panels(len(problems), inches(1.55, 9.0) * len(order) + 0.9)
     processes = sorted(data.rounds["process"].unique())
     colours = dict(zip(processes, sns.color_palette("colorblind", len(processes)), strict=True))
     beyond = 0
@@ -59,9 +53,8 @@ def samples(data: View) -> Figure:
             data.best[data.best["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
         )
         marks = [letters(best.loc[kernel]) if kernel in best.index else "" for kernel in order]
-        bare = data.in_column and axes is not grid[0]  # only the first panel has the names
         labels = [
-            mark if bare else f"{data.label(kernel)} {mark}".rstrip()
+            f"{data.nice(kernel)} {mark}".rstrip()
             for kernel, mark in zip(order, marks, strict=True)
         ]
         for place, kernel in enumerate(order):
@@ -72,24 +65,15 @@ def samples(data: View) -> Figure:
                 values = off[mine["process"] == process].clip(-WIDEST, WIDEST)
                 y = np.full(len(values), place + 0.7 * ((index + 0.5) / len(processes) - 0.5))
                 axes.scatter(
-                    values,
-                    y,
-                    s=(0.25 * size) ** 2,
-                    color=colours[process],
-                    alpha=0.7,
-                    lw=0,
-                    zorder=3,
+                    values, y, s=(2.5) ** 2, color=colours[process], alpha=0.7, lw=0, zorder=3
                 )
-        axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
+        axes.axvline(0, color="#444444", lw=0.8, zorder=2)
         rows_of(axes, labels)
-        axes.set_title(
-            f"{problem.replace('x', '×')}:\n{why}", fontsize=(0.85 if data.in_column else 1) * size
-        )
-        axes.set_xlabel("% off median" if data.in_column else "time, % off the median")
+        axes.set_title(f"{problem.replace('x', '×')}:\n{why}")
+        axes.set_xlabel("time, % off the median")
         axes.set_xscale("symlog", linthresh=1, linscale=1)
         edge = min(WIDEST, max(1.0, float(np.abs(axes.get_xlim()).max())))
-        marked = (-20, -1, 0, 1, 20) if data.in_column else (-20, -5, -1, -0.5, 0, 0.5, 1, 5, 20)
-        ticks = [tick for tick in marked if abs(tick) <= edge]
+        ticks = [tick for tick in (-20, -5, -1, -0.5, 0, 0.5, 1, 5, 20) if abs(tick) <= edge]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         axes.set_xlim(-1.05 * edge, 1.05 * edge)

@@ -15,6 +15,8 @@ from ladder.figures.data import (
     GREY,
     RATE,
     RATIO,
+    SIZE,
+    WIDTH,
     View,
     edge,
     edges,
@@ -101,12 +103,11 @@ def _name_fastest(axes: Axes, data: View, places: dict[str, float], above: bool)
 
     `places` are the positions of the problems on the axis beside the names.
     """
-    size, lines = 0.8 * data.size, 0
-    most = 4 if above or not data.in_column else 2
+    size, lines = 8.0, 0
     joint = "\n" if above else " "
     for problem, names in fastest(data).items():
         if problem in places:
-            text = f"{joint}≈".join(names[:most]) + (f"{joint}…" if names[most:] else "")
+            text = f"{joint}≈".join(names[:4]) + (f"{joint}…" if names[4:] else "")
             lines = max(lines, text.count("\n") + 1)
             if above:
                 axes.text(
@@ -157,8 +158,8 @@ def _letters(data: View, columns: int) -> float:
     """
     # the panels of a column are aligned
     left = max(map(len, _shapes(data)), default=0) if columns == 1 else 0
-    names = max(len(data.label(kernel)) for kernel in [*data.prominent, *data.baselines])
-    return data.width / columns * 72 / (LETTER * data.size) - max(left, 5) - 0.85 * names - 4
+    names = max(len(data.nice(kernel)) for kernel in [*data.prominent, *data.baselines])
+    return WIDTH / columns * 72 / (LETTER * SIZE) - max(left, 5) - 0.85 * names - 4
 
 
 def _shapes(data: View) -> list[str]:
@@ -197,11 +198,11 @@ def _draw_peaks(axes: Axes, data: View, letters: float) -> None:
             1.03 * max(drawn.values()),
             text,
             transform=axes.get_yaxis_transform(),
-            fontsize=0.8 * data.size,
+            fontsize=8.0,
             color=LIMIT,
             va="bottom",
             zorder=5,
-            path_effects=halo(data.size),
+            path_effects=halo(SIZE),
         )
 
 
@@ -237,7 +238,7 @@ def _draw_squares(axes: Axes, data: View, quantity: Quantity, letters: float, ta
         )
         if len(rows):
             points(axes, rows["m"], value, rows, colour, "o", _dot(data, kernel))
-            named.append((float(rows["m"].iloc[-1]), float(value[-1]), data.label(kernel), colour))
+            named.append((float(rows["m"].iloc[-1]), float(value[-1]), data.nice(kernel), colour))
     sizes = sorted(squares["m"].unique())
     axes.set_xscale("log", base=2)
     labels = _apart(sizes, 0.9 * letters / max(math.log2(max(sizes) / min(sizes)), 1))
@@ -249,12 +250,7 @@ def _draw_squares(axes: Axes, data: View, quantity: Quantity, letters: float, ta
         _draw_peaks(axes, data, letters)
     _set_range(axes, quantity, "y")
     low, high = axes.get_ylim()
-    name_ends(
-        axes,
-        [end for end in named if end[3] != GREY and low <= end[1] <= high],
-        0.85 * data.size,
-        tall,
-    )
+    name_ends(axes, [end for end in named if end[3] != GREY and low <= end[1] <= high], 8.5, tall)
 
 
 def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: float) -> None:
@@ -275,11 +271,10 @@ def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: 
         if kernel in data.baselines:
             axes.vlines(value, at - 0.42, at + 0.42, color=colour, ls=dashes[kernel], zorder=2)
             continue
-        axes.hlines(at, low, high, color=colour, lw=0.12 * data.size, zorder=3)
+        axes.hlines(at, low, high, color=colour, lw=1.2, zorder=3)
         if len(mine):
             points(axes, value, at, mine, colour, "o", _dot(data, kernel))
-    shown = [label.replace(" padding=", " pad ") if data.in_column else label for label in labels]
-    rows_of(axes, [label.replace("x", "×") for label in shown], 0.5)
+    rows_of(axes, [label.replace("x", "×") for label in labels], 0.5)
     axes.grid(axis="y", visible=False)
     _name_fastest(axes, data, {label: place for place, label in enumerate(labels)}, above=False)
     _set_range(axes, quantity, "x")
@@ -297,30 +292,30 @@ def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: 
             for x, y, kernel in drawn
             if left <= x <= right
         ]
-        name_points(axes, named, 0.75 * data.size, wide, tall)
+        name_points(axes, named, 7.5, wide, tall)
 
 
 def _dot(data: View, kernel: str) -> float:
     """Return the size of a kernel's dots."""
-    return (0.5 if kernel in data.prominent else 0.3) * data.size
+    return (0.5 if kernel in data.prominent else 0.3) * SIZE
 
 
 def scaling(data: View, quantity: Quantity) -> Figure:
     """Draw squares as lines, with names at their ends, and other shapes as rows beside or below
     them.
     """
-    shapes, usual = len(_shapes(data)), 2.2 if data.in_column else 4.0
+    shapes, usual = len(_shapes(data)), 4.0
     drawn = [square for square in (True, False) if (data.best["square"] == square).any()]
-    stacked = data.in_column or shapes > MANY
-    rows = max(usual, inches(1.4 * shapes, data.size)) if stacked else usual
+    stacked = shapes > MANY
+    rows = max(usual, inches(1.4 * shapes)) if stacked else usual
     heights = [usual if square else rows for square in drawn]
     columns = 1 if stacked else len(drawn)
-    figure, grid = panels(data, len(drawn), heights if stacked else usual, most=columns)
+    figure, grid = panels(len(drawn), heights if stacked else usual, most=columns)
     for axes, square in zip(grid, drawn, strict=True):
         if square:
             _draw_squares(axes, data, quantity, _letters(data, columns), 0.7 * usual)
         else:
-            _draw_others(axes, data, quantity, 0.8 * data.width / columns, 0.7 * rows)
+            _draw_others(axes, data, quantity, 0.8 * WIDTH / columns, 0.7 * rows)
     low, high = quantity.near or (0, math.inf)
     values = ends(data.best, quantity.columns, quantity.scale)[0]
     beyond = int(((values < low) | (values > high)).sum())

@@ -23,8 +23,6 @@ SUSTAINED = "sustained"
 """The state of launches back to back, after clock and power have settled. The other states are
 `warm` and `cold`.
 """
-WIDTH = 11.0
-"""The default width of a figure in inches, for a screen. Published figures have it."""
 MOST_OF_MEMORY = 0.9
 """The share of a device's memory that a problem may take. The driver and the libraries need the
 rest.
@@ -127,8 +125,6 @@ class Campaign:
     """alpha, beta, padding, offset, distribution and seed of every problem whose entry does not set
     them.
     """
-    width: float = WIDTH
-    """The width of the figures in inches."""
     formats: Sequence[str] = ()
     """The formats of the figures besides SVG."""
 

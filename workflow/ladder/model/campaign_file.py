@@ -18,7 +18,7 @@ from ladder.core.errors import InputError, one_of
 from ladder.core.files import digest
 from ladder.core.types import KINDS
 from ladder.model.baselines import BASELINES
-from ladder.model.campaign import WIDTH, Campaign, Confirm, Limits, Partition
+from ladder.model.campaign import Campaign, Confirm, Limits, Partition
 from ladder.model.kernel import COMPILERS, OF_BUILD, Build, Kernel
 from ladder.model.problem import VARIED, joined
 
@@ -128,7 +128,7 @@ def load(
     chosen = _choose(data.get("kernels", "all"), element_types, source, kernels, refused or {})
     parameters = data.get("parameters", {})
     _check_parameters(parameters, source, kernels)
-    measure, figures = dict(data.get("measure", {})), data.get("figures", {})
+    measure = dict(data.get("measure", {}))
     shard = measure.pop("shard", sys.maxsize)
     sustained = [str(label) for label in measure.pop("sustained", [])]
     limits = Limits(**measure)
@@ -161,8 +161,7 @@ def load(
         partitions={name: Partition(**entry) for name, entry in data.get("partitions", {}).items()},
         shard=shard,
         operands={name: _value(name, data[name]) for name in (*VARIED, "seed") if name in data},
-        width=figures.get("width", WIDTH),
-        formats=figures.get("formats", []),
+        formats=data.get("figures", {}).get("formats", []),
     )
     for id, configurations in campaign.configurations.items():
         if not configurations:

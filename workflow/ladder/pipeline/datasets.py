@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ladder.model.campaign import WIDTH
 from ladder.storage.dataset_layout import JUDGED, REDRAWN
 from ladder.storage.published_index import featured, kind_of, together
 
@@ -22,8 +20,8 @@ class Datasets:
     """Those that one figure shows side by side, by device kind."""
     claims: Sequence[Path | str]
     """The judged claims about them."""
-    drawing: Mapping[str, Any]
-    """The width of figures in inches, and their formats besides SVG."""
+    formats: Sequence[str] = ()
+    """The formats of figures besides SVG."""
 
     def files(self, *names: str, kind: str = "") -> list[str]:
         """Return the files with these names of all datasets, or of those of a device kind."""
@@ -45,15 +43,9 @@ class Datasets:
 
 
 def published(folder: Path) -> Datasets:
-    """Return the featured run of each published device and campaign, as it is drawn again.
-
-    Its figures have the same width everywhere.
-    """
+    """Return the featured run of each published device and campaign, as it is drawn again."""
     kinds = {group: kind_of(group) for group in featured(folder)}
-    drawing = {"width": WIDTH, "formats": []}
-    return Datasets(
-        f"results/{REDRAWN}", kinds, together(folder), list(folder.glob(JUDGED)), drawing
-    )
+    return Datasets(f"results/{REDRAWN}", kinds, together(folder), list(folder.glob(JUDGED)))
 
 
 def judged_by(folder: Path) -> list[Path]:

@@ -42,7 +42,7 @@ class Targets:
             kinds,
             {kind: [slug for slug in kinds if kinds[slug] == kind] for kind in KINDS},
             [f"{folder}/{slug}/{JUDGED}" for slug in kinds],
-            {"width": self.campaign.width, "formats": self.campaign.formats},
+            self.campaign.formats,
         )
 
     def device(self, slug: str) -> DetectedDevice:
