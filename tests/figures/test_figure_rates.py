@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import synthetic
-from drawn import caption, cells, changed, draw, heads, lines, made, note, rows, shown, words
+from drawn import caption, cells, changed, draw, heads, lines, made, note, rows, words
 from ladder.figures import draw as figures
 from ladder.figures.data import MARKS, View, three
 from ladder.model.kernel_file import known
@@ -64,7 +64,8 @@ def test_the_ladder_is_shown_at_one_size_with_means_over_one_set(dataset, state)
     )
     assert (count, len(those.split(", "))) == ("10", 10)
     (axes,) = figure.axes
-    names = [View(*dataset, state).nice(kernel) for kernel in shown(dataset, state)]
+    data = View(*dataset, state)
+    names = [data.nice(kernel) for kernel in data.names]
     assert list(cells(axes)) == names
     bars = {bars.get_label(): bars.patches[0].get_hatch() for bars in axes.containers}
     assert (bars["05_register_tile"] == "....") == (state == "cold")  # timed warm
@@ -80,7 +81,7 @@ def test_a_row_of_the_ladder_has_its_bar_interval_rate_share_and_mean(dataset):
     assert heads(axes) == ["TFLOP/s", "% of cuBLAS", "mean of 10", "over rung"]
     assert not any("×" in cell for cell in cells(axes)["20 tensor cores"])  # it is not ranked
     lengths = [bar.get_width() for bar in axes.patches]
-    assert lengths == pytest.approx(list(best.loc[shown(dataset, "warm"), "tflops"]))
+    assert lengths == pytest.approx(list(best.loc[View(*dataset, "warm").names, "tflops"]))
     drawn = sorted(axes.get_lines()[3].get_xdata())
     assert drawn == pytest.approx(list(at[["tflops_low", "tflops_high"]]))
     beyond = [f"{length:.3g}" for length in lengths if length > axes.get_xlim()[1]]
@@ -131,16 +132,6 @@ def test_the_headline_has_a_bar_for_each_rung_and_breaks_its_axis_beyond_the_bas
     assert near.get_xlim() == (0, 125)
     assert far.get_xlim()[0] > 125
     assert sorted(words(figure)[2:]) == sorted(f"{value:.3g} %" for value in percent)
-
-
-def test_samples_show_every_sample_by_process(dataset):
-    figure = draw(dataset, "samples")
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == ["4096:\nthe ladder's", "256:\nsmallest", "256×256×16384:\nwidest spread"]
-    for axes in figure.axes:
-        counts = [len(dots.get_offsets()) for dots in axes.collections]
-        assert sum(counts) == len(synthetic.SHARES) * 5 * 8
-        assert len({tuple(dots.get_facecolor()[0]) for dots in axes.collections}) == 5
 
 
 def test_energy_has_the_range_of_its_processes(dataset):

@@ -44,20 +44,11 @@ def draw(dataset, name, state="warm"):
     return _DRAWN[key][1]
 
 
-def legend(figure):
-    return [text for legend in figure.legends for text in legend.get_texts()]
-
-
 def words(figure):
     """All text of a figure but its axes'."""
-    return [
-        it.get_text()
-        for it in (
-            *figure.texts,
-            *(text for axes in figure.axes for text in axes.texts),
-            *legend(figure),
-        )
-    ]
+    holders = [*figure.axes, *figure.legends]
+    texts = [*figure.texts, *(text for holder in holders for text in holder.texts)]
+    return [text.get_text() for text in texts]
 
 
 def caption(figure):
@@ -89,13 +80,3 @@ def lines(axes):
     return {
         line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")
     }
-
-
-def shown(dataset, state):
-    """The kernels in the order of the ladder, then the reference, then what is not ranked."""
-    unranked = [
-        kernel
-        for kernel in synthetic.SHARES
-        if kernel in ("20_tensor_cores", "cublas_tf32", "cublaslt_best")
-    ]
-    return [*View(*dataset, state).kernels, "cublas", *unranked]

@@ -62,17 +62,7 @@ def test_exact_is_planned_within_its_budget_for_every_type(k, element_type):
     assert draw.wide <= BITS.get(element_type, digits)  # an element holds it
 
 
-@pytest.mark.parametrize("k", DEPTHS[4:])
-def test_exact_gives_the_same_bits_in_every_order(k):
-    a, b, _ = drawn(Problem(5, 3, k, distribution="exact"))
-    exact = a.astype(np.int64) @ b.astype(np.int64)
-    products = a[:, :, None] * b[None]
-    for order in (slice(None), slice(None, None, -1), np.random.default_rng(0).permutation(k)):
-        assert (np.cumsum(products[:, order], axis=1, dtype=np.float32)[:, -1] == exact).all()
-    assert (a @ b == exact).all()
-
-
-@pytest.mark.parametrize("bits", [pytest.param(11, id="tf32"), pytest.param(8, id="bfloat16")])
+@pytest.mark.parametrize("bits", [8, 11])  # bfloat16, tf32
 @pytest.mark.parametrize("k", DEPTHS[6:])
 def test_operands_rounded_to_fewer_bits_give_other_whole_numbers(k, bits):
     a, b, _ = (x.astype(np.float64) for x in drawn(Problem(9, 7, k, distribution="exact")))
@@ -120,29 +110,20 @@ def test_elements_of_16_bits_are_below_where_they_stop_counting_and_each_shows_w
     assert np.count_nonzero(b) == b.size
     alone = draws(problem)[0].alone
     assert (alone > 1) == (k > {"float16": 291, "bfloat16": 2}[element_type])
-    size = max(
-        64,
-        alone,
-        # of a tile along K: without one of them, or the one of each half that cancels it, C is
-        # another
-    )
+    # of a tile along K: without one of them, or the one of each half that cancels it, C is another
+    size = max(64, alone)
     for first in range(0, k // 2 - size, max(size, k // 16)):
-        lost = [
-            a[:, tile] @ b[tile]
-            for tile in (slice(at, at + size) for at in (first, k // 2 + first))
-        ]
-        assert all(np.mean(each != 0) > 0.8 for each in lost)
-        assert np.mean(sum(lost) != 0) > 0.4
+        one, other = (a[:, at : at + size] @ b[at : at + size] for at in (first, k // 2 + first))
+        assert min(np.mean(one != 0), np.mean(other != 0)) > 0.8
+        assert np.mean(one + other != 0) > 0.4
 
 
-@pytest.mark.parametrize("factor", [0.0, 0.001, 0.3, 1.0, 1.5, -7.0])
-def test_factors_of_the_exact_launch_are_powers_of_two_near_by(factor):
+@pytest.mark.parametrize(
+    ("factor", "exact"), [(0, 0), (0.001, 0.5), (0.3, 0.5), (1, 1), (1.5, 2), (-7, -2)]
+)
+def test_factors_of_the_exact_launch_are_powers_of_two_near_by(factor, exact):
     problem = exactly(Problem(3, 5, 7, alpha=factor, beta=factor))
-    assert (
-        problem.alpha
-        == problem.beta
-        == {0.0: 0, 0.001: 0.5, 0.3: 0.5, 1.0: 1, 1.5: 2, -7.0: -2}[factor]
-    )
+    assert problem.alpha == problem.beta == exact
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
@@ -166,9 +147,8 @@ def test_where_beta_is_zero_c_is_poisoned():
 
 
 def _of(distribution):
-    return [
-        x.astype(np.float64) for x in drawn(Problem(64, 48, 2048, distribution=distribution))[:2]
-    ]
+    a, b, _ = drawn(Problem(64, 48, 2048, distribution=distribution))
+    return a.astype(np.float64), b.astype(np.float64)
 
 
 @pytest.mark.parametrize(
@@ -244,11 +224,10 @@ def test_outliers_masked_and_sparse():
 def test_products_all_but_cancel_in_pairs(distribution):
     a, b = _of(distribution)
     products = a[:, :, None] * b[None]
-    half = products.shape[1] // 2
-    first, second = {
-        "cancelling": (products[:, :half], products[:, half : 2 * half]),
-        "alternating": (products[:, 0 : 2 * half : 2], products[:, 1 : 2 * half : 2]),
-    }[distribution]
+    if distribution == "cancelling":
+        first, second = products[:, :1024], products[:, 1024:]
+    else:
+        first, second = products[:, ::2], products[:, 1::2]
     assert (np.abs(first + second) <= 1.01e-4 * np.abs(first)).all()
     assert np.abs(first).max() > 0.5
     assert np.abs(first).min() < 0.1

@@ -12,9 +12,9 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.figures.data import REFERENCE, WIDTH, View
 from ladder.figures.labels import name_points
 from ladder.figures.layout import finish, logarithmic, panels
+from ladder.model.baselines import is_baseline
 
-COLOURS = {"rungs on CUDA cores": "#4477aa", "rungs": "#4477aa", "rungs on tensor cores": "#228833"}
-ROUNDED = ["#ee6677", "#aa3377", "#ccbb44"]
+ON_CUDA, ON_TENSOR, ROUNDED = "#4477aa", "#228833", ["#ee6677", "#aa3377", "#ccbb44"]
 """The colors of the classes of rungs, and of those that round their operands. The reference is
 black.
 """
@@ -22,15 +22,27 @@ BOUND = ":"
 
 
 def _classes(data: View) -> dict[str, tuple[list[str], str]]:
-    """Return the members and the color of each class."""
-    classes = data.classes()
-    rounded = dict(
-        zip((name for name in classes if name.startswith("rounded")), ROUNDED, strict=False)
-    )
-    return {
-        name: (members, (COLOURS | rounded).get(name, REFERENCE))
-        for name, members in classes.items()
-    }
+    """Return the kernels and baselines by how their sums are made: names of the classes, with the
+    members and the color of each.
+    """
+    rows = data.whole.drop_duplicates("kernel").set_index("kernel")
+    rounded = iter(ROUNDED)
+    classes: dict[str, tuple[list[str], str]] = {}
+    for kernel in data.names:
+        row = rows.loc[kernel]
+        if data.easier(row):
+            name, colour = f"rounded to {str(row['precision']).upper()}", ""
+        elif is_baseline(kernel):
+            name, colour = data.nice(data.reference).split(",")[0], REFERENCE
+        elif row["tensor_cores"]:
+            name, colour = "rungs on tensor cores", ON_TENSOR
+        else:
+            on_gpu = data.environment["kind"] == "cuda"
+            name, colour = "rungs on CUDA cores" if on_gpu else "rungs", ON_CUDA
+        if name not in classes:
+            classes[name] = [], colour or next(rounded, REFERENCE)
+        classes[name][0].append(kernel)
+    return classes
 
 
 def _handles(data: View, classes: Mapping[str, tuple[list[str], str]]) -> list[Line2D]:
@@ -121,12 +133,7 @@ def accuracy(data: View) -> Figure:
         "The third panel shows the geometric mean of the ratios and the median of the errors.",
     ]
     return finish(
-        figure,
-        data,
-        f"Accuracy on {data.environment['name']}",
-        _handles(data, classes),
-        caption,
-        details,
+        figure, data, f"Accuracy on {data.device}", _handles(data, classes), caption, details
     )
 
 
@@ -203,10 +210,5 @@ def distributions(data: View) -> Figure:
     ]
     details = ["Against float64. An element's error is relative to that element of |A||B|."]
     return finish(
-        figure,
-        data,
-        f"Accuracy by distribution on {data.environment['name']}",
-        handles,
-        caption,
-        details,
+        figure, data, f"Accuracy by distribution on {data.device}", handles, caption, details
     )

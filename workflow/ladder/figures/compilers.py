@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ladder.figures.data import RUNG, View, edges, marks_note
+from ladder.figures.data import RUNG, View
 from ladder.figures.layout import finish, inches, panels, rows_of
 from ladder.figures.scaling import points
 from ladder.model.kernel import COMPILERS, Configuration
@@ -62,7 +62,7 @@ def compilers(data: View) -> Figure:
             percent = mine["percent"]
             y = place + random.uniform(-0.3, 0.3, len(percent))
             far = (percent.abs() > widest).to_numpy()
-            points(axes, percent[~far], y[~far], mine[~far], RUNG, "o", 4.0)
+            points(axes, percent[~far], y[~far], mine[~far], RUNG, 4.0)
             for value, up in zip(percent[far], y[far], strict=True):
                 beyond += 1
                 arrow = {
@@ -102,13 +102,13 @@ def compilers(data: View) -> Figure:
         "Quotients of ratios to the reference; intervals are within-run. Eliminated configurations "
         "have few samples."
     ]
-    details.append(marks_note(rows.to_dict("records")))
     return finish(
         figure,
         data,
-        f"Ways of compiling on {data.environment['name']}",
-        edges(rows),
+        f"Ways of compiling on {data.device}",
+        (),
         caption,
         details,
         intervals="",
+        edged=rows,
     )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ladder.analysis.finalists import AS_WARM
@@ -86,41 +85,10 @@ def edge(row: Mapping[str, Any]) -> str:
     return MARKS[marks_of(row)[0]][1] if marks_of(row) else "#ffffff"
 
 
-def edges(rows: pd.DataFrame) -> list[Line2D]:
-    """Return the legend entries for the edges of marked rows."""
-    return [
-        Line2D(
-            [],
-            [],
-            ls="",
-            marker="o",
-            mfc="none",
-            mec=MARKS[mark][1],
-            mew=1.2,
-            label=f"edge: {mark}",
-        )
-        for mark in _present(rows.to_dict("records"))
-    ]
-
-
-def marks_note(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the meaning of the marks of rows."""
-    return _sentence([f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}" for mark in _present(rows)])
-
-
-def letters_note(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the names of the mark letters in a figure's text."""
-    return _sentence([f"{MARKS[mark][0]}: {mark}" for mark in _present(rows)])
-
-
-def _present(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def marks_in(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the marks of rows, the gravest first."""
     found = {mark for row in rows for mark in marks_of(row)}
     return [mark for mark in MARKS if mark in found]
-
-
-def _sentence(parts: Sequence[str]) -> str:
-    return f"{'; '.join(parts)}." if parts else ""
 
 
 def ends(rows: pd.DataFrame, columns: Sequence[str], scale: float = 1.0) -> tuple[Any, Any, Any]:
@@ -173,6 +141,7 @@ class View:
         self.headline = headline_problem(best) if best["tflops"].notna().any() else ""
         """The label of the problem at which the ladder is shown."""
         self.unit, self.unit_size = rate_unit(environment["kind"])
+        self.device = environment["name"]
         easier = set(best.loc[best["precision"].notna(), "kernel"])
         have = set(self.whole["kernel"])
         names = [kernel for kernel in dict.fromkeys(best["kernel"]) if kernel in have]
@@ -187,6 +156,7 @@ class View:
         """
         self.names = [*self.kernels, *self.baselines]
         self.element_type = str(summary["element_type"].iloc[0]) if len(summary) else ""
+        self.described = f"{self.device}, {self.element_type}, {state}"
         self.distribution = ", ".join(dict.fromkeys(summary["distribution"].astype(str)))
         of_16_bits = self.element_type in OF_CUDA
         self.peak_name, self.by_clock = (
@@ -368,25 +338,6 @@ class View:
             )
         )
         return dict.fromkeys([*self.kernels, self.reference], "-") | unranked
-
-    def classes(self) -> dict[str, list[str]]:
-        """Return the kernels and baselines by how their sums are made: names of the classes, with
-        the members of each.
-        """
-        rows = self.whole.drop_duplicates("kernel").set_index("kernel")
-        classes: dict[str, list[str]] = {}
-        for kernel in self.names:
-            row = rows.loc[kernel]
-            if self.easier(row):
-                name = f"rounded to {str(row['precision']).upper()}"
-            elif is_baseline(kernel):
-                name = self.nice(self.reference).split(",")[0]
-            elif row["tensor_cores"]:
-                name = "rungs on tensor cores"
-            else:
-                name = "rungs on CUDA cores" if self.environment["kind"] == "cuda" else "rungs"
-            classes.setdefault(name, []).append(kernel)
-        return classes
 
     def as_warm_note(self) -> str:
         """Return a sentence that says from which size on each kernel's `cold` equals its `warm`,

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ladder.figures.data import HATCHED, MARKS, RATE, RATIO, View, ends, hatches
 from ladder.figures.labels import break_bars
-from ladder.figures.layout import finish, inches, panels, problems, rows_of
+from ladder.figures.layout import finish, inches, panels, problems, ring, rows_of
 from ladder.figures.rungs import longest
 
 
@@ -48,54 +48,32 @@ def gpus(data: View) -> Figure:
         axes.scatter(
             at,
             mine["off"],
-            s=(4.0) ** 2,
+            s=16,
             color=colours[uuid],
             alpha=0.8,
             edgecolors=edges,
             linewidths=1.0,
             zorder=3,
         )
-        for problem, middle_off in mine.groupby("problem", sort=False)["off"].median().items():
-            x = labels.index(str(problem)) + aside
-            axes.plot(
-                [x - 0.3 / len(uuids), x + 0.3 / len(uuids)],
-                [middle_off] * 2,
-                color=colours[uuid],
-                zorder=4,
-            )
+        off, half = mine.groupby("problem")["off"].median()[labels], 0.3 / len(uuids)
+        x = np.arange(len(labels)) + aside
+        axes.hlines(off, x - half, x + half, color=colours[uuid], zorder=4)
     axes.axhline(0, color="#444444", lw=0.8, zorder=1)
     problems(axes, labels)
     reference = data.nice(data.reference)
     axes.set_ylabel(f"time of {reference}, %\noff the median of the GPUs")
-    handles = [
-        Line2D(
-            [],
-            [],
-            ls="",
-            marker="o",
-            color=colours[uuid],
-            label=f"{uuid[:12]}…, {(rows['uuid'] == uuid).sum()} series",
-        )
-        for uuid in uuids
+    counts = rows["uuid"].value_counts()
+    handles: list[Artist] = [
+        Patch(color=colours[uuid], label=f"{uuid[:12]}…, {counts[uuid]} series") for uuid in uuids
     ]
     if (rows["throttled_share"].fillna(0) > 0).any():
-        handles.append(
-            Line2D(
-                [],
-                [],
-                ls="",
-                marker="o",
-                mfc="none",
-                mec=MARKS["throttled"][1],
-                label="edge: throttled",
-            )
-        )
+        handles.append(ring(MARKS["throttled"][1], "edge: throttled"))
     caption = [
         "A dot is one series of the sweep, a line the median of a GPU's. Problems that every GPU "
         "has."
     ]
     details = ["What was timed beside the reference differs between GPUs: each kernel ran on one."]
-    title = f"{len(uuids)} × {data.environment['name']}: {reference} on each"
+    title = f"{len(uuids)} × {data.device}: {reference} on each"
     return finish(figure, data, title, handles, caption, details, intervals="")
 
 
@@ -146,7 +124,7 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         bars = [bar for container in axes.containers for bar in container]
         break_bars(axes, [(bar.get_y() + thick / 2, thick, bar.get_width()) for bar in bars])
     handles = [
-        Patch(color=palette[name], label=f"{name}: {data.environment['name']}")
+        Patch(color=palette[name], label=f"{name}: {data.device}")
         for name, data in datasets.items()
     ]
     if any(hatches(row) for table in tables.values() for row in table.to_dict("records")):

@@ -5,7 +5,7 @@ Figures are written as SVG, and as PDF and PNG on request. The same data give th
 """
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
@@ -98,9 +98,6 @@ def draw_all(
         (data, name, folder / stem, formats)
         for stem, (data, name) in plan(tables, environment).items()
     ]
-    if threads == 1:
-        list(map(_draw_and_save, tasks))
-        return
     # Ctrl-C ends these processes without a traceback each; the job reports it. Not `map`, which
     # would cancel pending tasks: the pool's own thread then finds its processes gone and sometimes
     # prints a traceback.
@@ -125,10 +122,10 @@ def plan(
     for element_type, state in product(
         *(dict.fromkeys(tables["best"][column]) for column in ("element_type", "state"))
     ):
-        typed = _of_type(tables, element_type)
-        whole, data = (
-            View(given, environment, state) for given in (typed, _of_first_distribution(typed))
-        )
+        typed = _only(tables, "element_type", [element_type])
+        operands = typed["summary"].set_index("problem")["distribution"]
+        alike = _only(typed, "problem", operands.index[operands == operands.iloc[0]])
+        whole, data = (View(given, environment, state) for given in (typed, alike))
         # no kernel has a rate: all are incorrect, or `cold` as `warm`
         if all(map(is_baseline, whole.best["kernel"])):
             continue
@@ -152,19 +149,15 @@ def _draw_and_save(task: tuple[View, str, Path, Sequence[str]]) -> None:
     save(draw(name, data), stem, formats)
 
 
-def _of_type(tables: Mapping[str, pd.DataFrame], element_type: str) -> dict[str, pd.DataFrame]:
-    return {name: table[table["element_type"] == element_type] for name, table in tables.items()}
-
-
-def _of_first_distribution(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    summary = tables["summary"]
-    first = set(
-        summary.loc[summary["distribution"] == summary["distribution"].iloc[0], "problem"].astype(
-            str
-        )
-    )
+def _only(
+    tables: Mapping[str, pd.DataFrame], column: str, values: Iterable[Any]
+) -> dict[str, pd.DataFrame]:
+    """Return the rows of tables that have one of these values in a column, as text; all rows of a
+    table without it.
+    """
+    kept = set(map(str, values))
     return {
-        name: table[table["problem"].astype(str).isin(first)] if "problem" in table else table
+        name: table[table[column].astype(str).isin(kept)] if column in table else table
         for name, table in tables.items()
     }
 
@@ -201,7 +194,9 @@ def draw_comparison(
     for name, tables in datasets.items():
         first = tables["summary"].iloc[0]
         drawn[name] = View(
-            _of_type(tables, first["element_type"]), environments[name], str(first["state"])
+            _only(tables, "element_type", [first["element_type"]]),
+            environments[name],
+            str(first["state"]),
         )
     save(comparison(drawn), stem, formats)
 
@@ -222,5 +217,5 @@ def draw_changes(
     """
     style()
     first = str(rows["element_type"].iloc[0])
-    data = View(_of_type(tables, first), environment, str(rows["state"].iloc[0]))
+    data = View(_only(tables, "element_type", [first]), environment, str(rows["state"].iloc[0]))
     save(changes(data, rows[rows["element_type"] == first], other), stem, formats)

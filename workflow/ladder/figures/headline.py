@@ -35,13 +35,8 @@ def headline(data: View) -> Figure:
     far = shares[shares > BEYOND]
     height = inches(1.7 * len(rows) + 5)
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    grid = figure.subplots(
-        1,
-        1 + bool(len(far)),
-        sharey=True,
-        squeeze=False,
-        width_ratios=[5, 1.2][: 1 + bool(len(far))],
-    )[0]
+    widths = [5, 1.2] if len(far) else [5]
+    grid = figure.subplots(1, len(widths), sharey=True, squeeze=False, width_ratios=widths)[0]
     near: Axes = grid[0]
     for axes in grid:
         colors = [FASTER if low > 1 else SLOWER for low in rows["ratio_low"]]
@@ -63,12 +58,10 @@ def headline(data: View) -> Figure:
     rows_of(near, [_label(str(kernel)) for kernel in rows.index])
     near.set_xlabel(f"% of {reference}'s throughput; line: {reference}")
     if len(far):
-        grid[1].set_xlim(far.min() - 30, far.max() + 5)
-        grid[1].set_xticks(
-            [round(share, -1) for share in (far.min(), far.max())][
-                : 1 + (far.max() - far.min() > 40)
-            ]
-        )
+        low, high = far.min(), far.max()
+        grid[1].set_xlim(low - 30, high + 5)
+        ticks = [low, high] if high - low > 40 else [low]
+        grid[1].set_xticks([round(share, -1) for share in ticks])
         grid[1].spines["left"].set_visible(False)
         grid[1].tick_params(left=False, labelleft=False)
         for axes, x in ((near, 1), (grid[1], 0)):  # the break of the axis
@@ -82,16 +75,13 @@ def headline(data: View) -> Figure:
                 transform=axes.transAxes,
                 zorder=5,
             )
-    title = (
-        f"Every rung beside {reference} on {data.environment['name']}, {data.where()}, "
-        f"{data.element_type}"
-    )
+    title = f"Every rung beside {reference} on {data.device}, {data.where()}, {data.element_type}"
     return finish(
         figure,
         data,
         title,
         caption=[
-            f"Single launches on one {data.environment['name']}.",
+            f"Single launches on one {data.device}.",
             "Green: faster than the baseline, by the 95 % interval.",
         ],
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -20,11 +21,12 @@ from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
 
 from ladder.core.files import write_whole
-from ladder.figures.data import SIZE, WIDTH, View
+from ladder.figures.data import MARKS, SIZE, WIDTH, View, marks_in
 
 PAD = 0.06
 """The space between and around the parts of a figure, in inches."""
@@ -87,6 +89,11 @@ def panels(count: int, height: float | Sequence[float], most: int = 3) -> tuple[
     return figure, axes[:count]
 
 
+def ring(colour: str, label: str) -> Line2D:
+    """Return the legend entry for the edge of marked points."""
+    return Line2D([], [], ls="", marker="o", mfc="none", mec=colour, mew=1.2, label=label)
+
+
 def finish(
     figure: Figure,
     data: View,
@@ -95,15 +102,25 @@ def finish(
     caption: Sequence[str] = (),
     details: Sequence[str] = (),
     intervals: str | None = None,
+    lettered: pd.DataFrame | None = None,
+    edged: pd.DataFrame | None = None,
 ) -> Figure:
     """Put the title above the panels and the legend and caption below them. The figure grows by
     their height.
 
     The figure's label becomes its description, which `save` writes into the files: title, caption,
     `details`, and where the data are from. `intervals` replaces the sentence about intervals in it.
+    The caption has the marks of the rows `lettered`, the legend those of the rows `edged`.
     """
-    shown = " ".join(filter(None, caption))
-    figure.set_label(" ".join(filter(None, [f"{title}.", shown, *details, data.note(intervals)])))
+    letters, edges = (
+        [] if rows is None else marks_in(rows.to_dict("records")) for rows in (lettered, edged)
+    )
+    names = [f"{MARKS[mark][0]}: {mark}" for mark in letters]
+    meanings = [f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}" for mark in letters + edges]
+    handles = [*handles, *(ring(MARKS[mark][1], f"edge: {mark}") for mark in edges)]
+    shown = " ".join(filter(None, [*caption, f"{'; '.join(names)}." if names else ""]))
+    notes = [*details, f"{'; '.join(meanings)}." if meanings else "", data.note(intervals)]
+    figure.set_label(" ".join(filter(None, [f"{title}.", shown, *notes])))
     width, body = figure.get_size_inches()
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()

@@ -5,7 +5,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ladder.figures.data import SIZE, WIDTH, View, lettered, letters_note, marks_note, span
+from ladder.figures.data import SIZE, WIDTH, View, lettered, span
 from ladder.figures.labels import cells as write_cells
 from ladder.figures.layout import finish, inches, panels, problems
 
@@ -36,11 +36,9 @@ def parameters(data: View, kernel: str) -> Figure:
     order = [
         name for name in dict.fromkeys(rows["configuration"]) if name in set(rated["configuration"])
     ]
-    names = list(
-        dict.fromkeys(part.split("=")[0] for name in order for part in name.split() if "=" in part)
-    )
-    values = [dict(part.split("=") for part in name.split() if "=" in part) for name in order]
-    table_left = [[own.get(name, "") for name in names] for own in values]
+    settings = [dict(part.split("=") for part in name.split() if "=" in part) for name in order]
+    names = list(dict.fromkeys(name for setting in settings for name in setting))
+    table_left = [[setting.get(name, "") for name in names] for setting in settings]
     size = 8.0
     longest = max(len(problem) for across in shapes.values() for problem in across)
     below = 0.5 * longest * SIZE / 72  # problem labels are slanted
@@ -104,14 +102,12 @@ def parameters(data: View, kernel: str) -> Figure:
         if max(map(len, shapes.values())) <= room
         else "Without numbers where they would overlap: summary.csv has them."
     )
-    every = rated.to_dict("records")
     caption = [
         f"Color: the share of the problem's best, in the sweep of one process. {numbers}",
         hidden,
         lost,
-        letters_note(every),
     ]
-    details = ["Values of different rounds; their intervals are within-run.", marks_note(every)]
+    details = ["Values of different rounds; their intervals are within-run."]
     return finish(
         figure,
         data,
@@ -120,4 +116,5 @@ def parameters(data: View, kernel: str) -> Figure:
         caption,
         details,
         intervals="",
+        lettered=rated,
     )

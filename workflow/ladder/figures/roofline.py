@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ladder.analysis.kernel_model import KEY, l1_tb_s
-from ladder.figures.data import GREY, REFERENCE, WIDTH, View, edges, marks_note, three
+from ladder.figures.data import GREY, REFERENCE, WIDTH, View, three
 from ladder.figures.labels import name_ends, name_points
 from ladder.figures.layout import finish, logarithmic, panels
 from ladder.figures.scaling import LIMIT, points
@@ -67,7 +67,7 @@ def roofline(data: View) -> Figure:
         named = []
         for kernel, row in drawn.iterrows():
             at, rate = float(row[column]), float(data.rate(row["tflops"]))
-            points(axes, [at], [rate], drawn.loc[[kernel]], colours[str(kernel)], "o", 7.0)
+            points(axes, [at], [rate], drawn.loc[[kernel]], colours[str(kernel)], 7.0)
             named.append((at, rate, data.brief(str(kernel)), _readable(colours[str(kernel)])))
         crowd = 0.5 * drawn[column].max()
         name_ends(axes, [place for place in named if place[0] >= crowd], 8.0, tall)
@@ -90,15 +90,9 @@ def roofline(data: View) -> Figure:
         ". L1: 128 B a cycle and SM." if l1 else ": caches can lift a rung above the roof.",
         " Rungs on the tensor cores may lie above the FP32 peak." if above else "",
     ]
-    details = [
-        "Each kernel's own bound by the model: models.csv.",
-        marks_note(kernels.to_dict("records")),
-    ]
-    title = (
-        f"Roofline at {data.where()} on {data.environment['name']}, {data.element_type}, "
-        f"{data.state}"
-    )
-    return finish(figure, data, title, edges(kernels), ["".join(caption)], details)
+    details = ["Each kernel's own bound by the model: models.csv."]
+    title = f"Roofline at {data.where()} on {data.described}"
+    return finish(figure, data, title, (), ["".join(caption)], details, edged=kernels)
 
 
 def _readable(colour: Any) -> Any:
@@ -129,7 +123,7 @@ def issue(data: View) -> Figure:
     for kernel in data.names:
         mine = rows[rows["kernel"] == kernel]
         if len(mine):
-            points(axes, mine["x"], mine["y"], mine, colours[kernel], "o", 5.0)
+            points(axes, mine["x"], mine["y"], mine, colours[kernel], 5.0)
             best = mine.loc[mine["y"].idxmax()]
             named.append(
                 (float(best["x"]), float(best["y"]), data.brief(kernel), _readable(colours[kernel]))
@@ -169,7 +163,7 @@ def issue(data: View) -> Figure:
     return finish(
         figure,
         data,
-        f"Multiply-adds that a loop can issue, on {data.environment['name']}",
+        f"Multiply-adds that a loop can issue, on {data.device}",
         (),
         caption,
         details,

@@ -18,8 +18,6 @@ from ladder.figures.data import (
     gain_text,
     hatches,
     letters,
-    letters_note,
-    marks_note,
     three,
 )
 from ladder.figures.labels import break_bars, cells
@@ -130,7 +128,6 @@ def ladder(data: View) -> Figure:
         else "",
         _not_ranked(data, kernels),
         "Dotted bars: timed warm, since cold makes no difference." if rows["as_warm"].any() else "",
-        letters_note(every),
     ]
     listed = ", ".join(common).replace("x", "×")
     details = [
@@ -141,13 +138,9 @@ def ladder(data: View) -> Figure:
         if common
         else "",
         "Configurations and ties: best.csv.",
-        marks_note(every),
     ]
-    title = (
-        f"Throughput at {data.where()} on {data.environment['name']}, {data.element_type}, "
-        f"{data.state}"
-    )
-    return finish(figure, data, title, handles, caption, details)
+    title = f"Throughput at {data.where()} on {data.described}"
+    return finish(figure, data, title, handles, caption, details, lettered=rows)
 
 
 def energy(data: View) -> Figure:
@@ -194,17 +187,16 @@ def energy(data: View) -> Figure:
         "records"
     )
     missing = ", ".join(f"{data.brief(str(row['kernel']))} at {row['problem']}" for row in none)
-    records, single = rows.to_dict("records"), rows["energy_low_j"].isna().any()
+    single = rows["energy_low_j"].isna().any()
     caption = [
         "Red: range of the processes that counted energy.",
         "Without a line: counted in one process." if single else "",
         _not_ranked(data, kernels),
         missing and f"Not counted: {missing}.",
-        letters_note(records),
     ]
     others = every["problem"].nunique() - len(problems)
-    details = [f"{others} other problems: best.csv." if others else "", marks_note(records)]
-    title = f"Energy of a GEMM on {data.environment['name']}, {data.element_type}, {data.state}"
+    details = [f"{others} other problems: best.csv." if others else ""]
+    title = f"Energy of a GEMM on {data.described}"
     return finish(
         figure,
         data,
@@ -213,4 +205,5 @@ def energy(data: View) -> Figure:
         caption,
         details,
         "Lines: the range of the processes in which energy was counted.",
+        lettered=rows,
     )

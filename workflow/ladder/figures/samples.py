@@ -6,7 +6,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ladder.figures.data import View, letters, letters_note, marks_note
+from ladder.figures.data import View, letters
 from ladder.figures.layout import finish, inches, panels, rows_of
 
 WIDEST = 25.0
@@ -81,14 +81,10 @@ def samples(data: View) -> Figure:
         Line2D([], [], ls="", marker="o", color=colours[process], label=f"process {process}")
         for process in processes
     ]
-    shown = data.best[data.best["problem"].isin(problems)].to_dict("records")
+    shown = data.best[data.best["problem"].isin(problems)]
     notes = [
         "Linear to ±1 %, logarithmic beyond.",
         f"{beyond} samples beyond ±{WIDEST:g} % are drawn there." if beyond else "",
-        letters_note(shown),
     ]
-    title = (
-        f"Samples of the best configurations on {data.environment['name']}, "
-        f"{data.element_type}, {data.state}"
-    )
-    return finish(figure, data, title, handles, notes, [marks_note(shown)])
+    title = f"Samples of the best configurations on {data.described}"
+    return finish(figure, data, title, handles, notes, lettered=shown)

@@ -11,20 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.core.stats import tied
-from ladder.figures.data import (
-    GREY,
-    RATE,
-    RATIO,
-    SIZE,
-    WIDTH,
-    View,
-    edge,
-    edges,
-    ends,
-    marks_note,
-    marks_of,
-    three,
-)
+from ladder.figures.data import GREY, RATE, RATIO, SIZE, WIDTH, View, edge, ends, marks_of, three
 from ladder.figures.labels import LETTER, halo, name_ends, name_points
 from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of
 
@@ -55,9 +42,7 @@ class Quantity:
     """The range of the linear panels; None for logarithmic ones."""
 
 
-def points(
-    axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: str, size: float
-) -> None:
+def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, size: float) -> None:
     """Draw markers whose edges show the marks of their rows."""
     every = rows.to_dict("records")
     widths = [0.16 * size if marks_of(row) else 0.08 * size for row in every]
@@ -66,7 +51,6 @@ def points(
         y,
         s=size**2,
         color=colour,
-        marker=marker,
         edgecolors=list(map(edge, every)),
         linewidths=widths,
         zorder=4,
@@ -103,38 +87,25 @@ def _name_fastest(axes: Axes, data: View, places: dict[str, float], above: bool)
 
     `places` are the positions of the problems on the axis beside the names.
     """
-    size, lines = 8.0, 0
+    lines = 0
     joint = "\n" if above else " "
     for problem, names in fastest(data).items():
         if problem in places:
             text = f"{joint}≈".join(names[:4]) + (f"{joint}…" if names[4:] else "")
             lines = max(lines, text.count("\n") + 1)
-            if above:
-                axes.text(
-                    places[problem],
-                    1.02,
-                    text,
-                    transform=axes.get_xaxis_transform(),
-                    ha="center",
-                    va="bottom",
-                    fontsize=size,
-                )
-            else:
-                axes.text(
-                    1.01,
-                    places[problem],
-                    text,
-                    transform=axes.get_yaxis_transform(),
-                    ha="left",
-                    va="center",
-                    fontsize=size,
-                )
+            place: dict[str, Any] = (
+                {"x": places[problem], "y": 1.02, "transform": axes.get_xaxis_transform()}
+                if above
+                else {"x": 1.01, "y": places[problem], "transform": axes.get_yaxis_transform()}
+            )
+            ha, va = ("center", "bottom") if above else ("left", "center")
+            axes.text(**place, s=text, ha=ha, va=va, fontsize=8.0)
     title = f"fastest of rungs and {data.nice(data.reference)}:"
     axes.set_title(
         title,
         loc="left" if above else "right",
-        fontsize=size,
-        pad=1.25 * lines * size + 5 if above else None,
+        fontsize=8.0,
+        pad=1.25 * lines * 8.0 + 5 if above else None,
     )
 
 
@@ -237,7 +208,7 @@ def _draw_squares(axes: Axes, data: View, quantity: Quantity, letters: float, ta
             rows["m"], value, color=colour, ls=dashes[kernel], zorder=3, label=data.nice(kernel)
         )
         if len(rows):
-            points(axes, rows["m"], value, rows, colour, "o", _dot(data, kernel))
+            points(axes, rows["m"], value, rows, colour, _dot(data, kernel))
             named.append((float(rows["m"].iloc[-1]), float(value[-1]), data.nice(kernel), colour))
     sizes = sorted(squares["m"].unique())
     axes.set_xscale("log", base=2)
@@ -273,7 +244,7 @@ def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: 
             continue
         axes.hlines(at, low, high, color=colour, lw=1.2, zorder=3)
         if len(mine):
-            points(axes, value, at, mine, colour, "o", _dot(data, kernel))
+            points(axes, value, at, mine, colour, _dot(data, kernel))
     rows_of(axes, [label.replace("x", "×") for label in labels], 0.5)
     axes.grid(axis="y", visible=False)
     _name_fastest(axes, data, {label: place for place, label in enumerate(labels)}, above=False)
@@ -327,26 +298,20 @@ def scaling(data: View, quantity: Quantity) -> Figure:
         f"Beyond the panels: {beyond} points." if beyond else "",
         data.as_warm_note(),
     ]
-    details = [
-        "Which configuration a point is: best.csv, index.html.",
-        marks_note(data.best.to_dict("records")),
-    ]
-    return finish(figure, data, quantity.title, edges(data.best), caption, details)
+    details = ["Which configuration a point is: best.csv, index.html."]
+    return finish(figure, data, quantity.title, (), caption, details, edged=data.best)
 
 
 def performance(data: View) -> Figure:
     """Draw throughput against size: the best configuration of every kernel, the baselines and the
     peaks.
     """
-    title = f"Throughput by size on {data.environment['name']}, {data.element_type}, {data.state}"
+    title = f"Throughput by size on {data.described}"
     return scaling(data, Quantity(title, RATE, f"{data.unit} (log)", 1 / data.unit_size))
 
 
 def ratio(data: View) -> Figure:
     """Draw the throughput relative to the reference of the same rounds, close to it."""
     reference = data.nice(data.reference)
-    title = (
-        f"Throughput relative to {reference} on {data.environment['name']}, "
-        f"{data.element_type}, {data.state}"
-    )
+    title = f"Throughput relative to {reference} on {data.described}"
     return scaling(data, Quantity(title, RATIO, f"% of {reference}", 100.0, NEAR))
