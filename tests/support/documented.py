@@ -202,6 +202,7 @@ ELSEWHERE: dict[str, list[str]] = {
         "make test-browser",
         "make test-cutlass",
         "make test-triton",
+        "make test-oldest",
         "make test-slurm",
         "make test-container",
         "make check-published",
@@ -227,7 +228,7 @@ ELSEWHERE: dict[str, list[str]] = {
         "ladder export",
     ],
     f"{PAGES_FILLED}test_a_page_is_filled_from_the_data": ["python -m book"],
-    f"{PAGES_FILLED}test_the_example_of_the_data_dictionary_prints_each_rung_once": [
+    f"{PAGES_FILLED}test_the_example_of_the_data_dictionary_prints_the_ratios_of_each_rung": [
         "docs/data.md: python"
     ],
     "tests/published/test_book.py::test_one_page_can_be_filled_alone": ["python -m book PAGE"],

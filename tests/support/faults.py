@@ -311,13 +311,13 @@ MACHINE = {
     ),
     "mixed": Fault(
         "sample files that two versions of the measuring code made",
-        "test_two_versions_of_the_measuring_code_are_never_one_dataset",
+        "test_files_that_do_not_belong_together_are_refused",
         "error",
         "measured by version v2 of the measuring code; expected v1",
     ),
     "missing": Fault(
         "a sample file that is missing, or is another than the one whose finalists were confirmed",
-        "test_samples_that_are_not_those_confirmed_are_refused",
+        "test_files_that_do_not_belong_together_are_refused",
         "error",
         "confirms other samples than those in samples/: b.float32 is missing",
     ),
@@ -329,7 +329,7 @@ MACHINE = {
     ),
     "beside": Fault(
         "another process that computes on the GPU",
-        "test_what_was_timed_beside_another_process_is_marked",
+        "test_another_process_on_the_gpu_is_noticed_and_marked",
         "marked",
         "timed while 2 other process(es) computed on the device",
     ),

@@ -28,6 +28,14 @@ KERNELS = discover(ROOT)
 SCRIPTS = {"benchmark": benchmark, "checks": checks, "random_problems": random_problems}
 
 
+@pytest.mark.parametrize("script", [*SCRIPTS.values(), agreement, power])
+def test_its_help_is_its_text_and_measures_nothing(script, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["study", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        script.main()
+    assert script.__doc__.strip() in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_committed_answer_is_worded_by_its_script(name):
     for path in (ROOT / "results" / "published" / "studies").glob(f"{name}.*.json"):

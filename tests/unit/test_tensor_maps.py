@@ -93,11 +93,7 @@ def test_what_cannot_be_encoded_is_not_supported_and_says_why(tmp_path, old, new
             "box: [64]",
             "tensor_maps[0].box: got [64]; expected a list of two expressions",
         ),
-        (
-            "box: [64, BM]",
-            "box: [64, BK]",
-            "tensor_maps[0].box: expression `BK`: unknown name BK",
-        ),
+        ("box: [64, BM]", "box: [64, BK]", "tensor_maps[0].box: expression `BK`: unknown name BK"),
         (
             "of: A",
             "of: A, at: 4",
