@@ -1,5 +1,7 @@
 """Read published data for the pages."""
 
+import hashlib
+import pickle
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +14,15 @@ from ladder.analysis.tables import BETWEEN
 from ladder.claims import judge
 from ladder.claims.definitions import Key
 from ladder.claims.evidence import Data, Finding, as_usual, over_machines
+from ladder.core import files
 from ladder.figures.data import View
 from ladder.figures.precisions import DATASETS
+from ladder.model.baselines import BASELINES
 from ladder.model.kernel_file import discover
-from ladder.storage.dataset_layout import COUNTERS, DRAWN_FROM, PUBLISHED, read_environment
-from ladder.storage.published_index import featured
+from ladder.pipeline import code_digest
+from ladder.pipeline.datasets import judged_by
+from ladder.storage.dataset_layout import COUNTERS, DRAWN_FROM, PUBLISHED
+from ladder.storage.published_index import INDEX, featured, kind_of
 
 Row = Mapping[str, Any]
 
@@ -49,21 +55,12 @@ class Story:
         """The folder of the featured run of each device and campaign."""
         return featured(self.root / PUBLISHED)
 
-    @cached_property
-    def data(self) -> dict[str, View]:
-        """The dataset of each device kind."""
-        views: dict[str, View] = {}
-        for name, folder in self.folders.items():
-            kind = read_environment(folder / "environment.json")["kind"]
-            if kind not in views:
-                views[kind] = self.campaign(name)
-        return views
-
     def view(self, kind: str) -> View:
-        """Return the dataset of a device kind. Raises `Unmeasured` if there is none."""
-        if kind not in self.data:
-            raise Unmeasured
-        return self.data[kind]
+        """Return the first dataset of a device kind. Raises `Unmeasured` if there is none."""
+        for name in self.folders:
+            if kind_of(name) == kind:
+                return self.campaign(name)
+        raise Unmeasured
 
     def campaign(self, name: str, element_type: str = "float32", state: str = "warm") -> View:
         """Return the featured run of DEVICE/CAMPAIGN. Raises `Unmeasured` if there is none."""
@@ -112,8 +109,21 @@ class Story:
 
     @cached_property
     def everything(self) -> list[Data]:
-        """All published runs with their tables, repeats too, the earliest first: half a minute."""
-        return judge.published_data(self.root)
+        """All published runs with their tables, repeats too, the earliest first. To compute them
+        takes half a minute, so they are kept until the data or the code change.
+        """
+        paths = [*judged_by(self.root / PUBLISHED), self.root / PUBLISHED / INDEX]
+        data = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+        made_of = files.digest([code_digest.digest("claims.judge"), data])
+        kept = self.root / "results" / ".book"
+        if kept.exists():
+            everything: list[Data]
+            before, everything = pickle.loads(kept.read_bytes())
+            if before == made_of:
+                return everything
+        everything = judge.published_data(self.root)
+        files.write_whole(kept, pickle.dumps((made_of, everything)))
+        return everything
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
@@ -167,9 +177,9 @@ class Story:
         float32, it is the first of `OF_16_BITS` with the problem, or the first. Raises `Unmeasured`
         if there is none.
         """
-        for data in self.data.values():
-            if kernel in data.baselines:
-                return data
+        for kind, names in BASELINES.items():
+            if kernel in names:
+                return self.view(kind)
         if kernel not in self.kernels:
             raise Unmeasured
         own = self.kernels[kernel]

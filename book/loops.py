@@ -39,9 +39,9 @@ def main_line(story: Story) -> list[str]:
 
 def of_main_line(story: Story) -> dict[str, dict[str, int]]:
     """Return the counts of every rung of the main line at the ladder's problem, for the figure, by
-    its label and number.
+    its label and number. Raises `Unmeasured` without a dataset of a GPU.
     """
-    problem = story.data["cuda"].headline if "cuda" in story.data else ""
+    problem = story.view("cuda").headline
     rows = {name: mix(story, name, problem) for name in main_line(story)}
     return {
         f"{story.kernels[name].label or name}  {name[:2]}": counts

@@ -3,6 +3,7 @@ pairwise comparisons.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any
@@ -117,11 +118,12 @@ def best(summary: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
     if finalists.left_out:
         rows = _best_of_sweep(summary)
     else:
-        rows = [
-            row
-            for kernel, swept in summary.groupby("kernel", sort=False)
-            for row in _best_of(finalists, str(kernel), swept)
-        ]
+        swept = defaultdict[tuple[Any, ...], list[dict[str, Any]]](list)
+        for row in summary[summary["state"] == "warm"].to_dict("records"):
+            swept[row["kernel"], row["element_type"], row["problem"]].append(row)
+        rows = []
+        for kernel in summary["kernel"].unique():
+            rows += _best_of(finalists, kernel, swept)
     rated = [row for row in rows if pd.notna(row.get("ratio"))]
     unsteady = {
         key_of(row)
@@ -161,15 +163,15 @@ def _best_of_sweep(summary: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def _best_of(finalists: Finalists, kernel: str, swept: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of one kernel; `swept` has its results in the sweep."""
+def _best_of(
+    finalists: Finalists, kernel: str, swept: Mapping[tuple[Any, ...], Sequence[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Return the rows of one kernel; `swept` has the results of the sweep by kernel, element type
+    and problem.
+    """
     rows: list[dict[str, Any]] = []
-    found_warm = {
-        key: group.to_dict("records")
-        for key, group in swept[swept["state"] == "warm"].groupby(["element_type", "problem"])
-    }
     for key, group in finalists.groups.items():
-        warm = found_warm.get(key[:2], [])
+        warm = swept.get((kernel, *key[:2]), [])
         common = {"state": key[2], "configurations": len(warm), "interval": BETWEEN}
         finalists_here = [
             name
