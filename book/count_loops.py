@@ -7,6 +7,8 @@ nvcc of the lock compiles the configurations that were the fastest at 4096 in th
 """
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +16,7 @@ from ladder.compiling import issue_model
 from ladder.compiling.compile import compile_kernel
 from ladder.compiling.toolchain import compiler_version
 from ladder.core.files import ROOT, write_whole
-from ladder.model.kernel import Configuration
+from ladder.model.kernel import Configuration, Kernel
 
 from book import loops
 from book.data import Story
@@ -24,22 +26,24 @@ def count(story: Story) -> dict[str, dict[str, int]]:
     """Return the counts by kernel and configuration. Rungs 20 and 21 have none: their work on
     tensor cores is no FFMA.
     """
-    counts = {}
+    chosen = []
     halves = story.ladder("cuda", in_float32=False)
-    for name in [*story.ladder("cuda"), *halves]:
+    for name in reversed([*story.ladder("cuda"), *halves]):  # the last take the longest
         kernel, row = story.kernels[name], story.best(name, story.kernels[name].made_for or "4096")
-        if row is None or (kernel.architecture and name not in halves):
-            continue
-        mix = issue_model.mix_on_tensor_cores if name in halves else issue_model.mix
-        configuration = Configuration.of(row["element_type"], row["configuration"])
+        if row is not None and (name in halves or not kernel.architecture):
+            chosen.append((kernel, Configuration.of(row["element_type"], row["configuration"])))
+
+    def count_one(kernel: Kernel, configuration: Configuration) -> dict[str, int]:
+        mix = issue_model.mix_on_tensor_cores if kernel.name in halves else issue_model.mix
         with TemporaryDirectory() as folder:
-            (made,) = compile_kernel(
-                kernel, [(configuration, "")], issue_model.MODELLED, Path(folder), 1
-            )
-            counts[f"{name} {row['configuration']}"] = mix(
-                (Path(folder) / made.binary).read_bytes()
-            )
-    return counts
+            configurations = [(configuration, "")]
+            (made,) = compile_kernel(kernel, configurations, issue_model.MODELLED, Path(folder), 1)
+            return mix((Path(folder) / made.binary).read_bytes())
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for nvcc
+        counts = list(pool.map(count_one, *zip(*chosen, strict=True)))
+    names = [f"{kernel.name} {configuration.label}" for kernel, configuration in chosen]
+    return dict(sorted(zip(names, counts, strict=True)))
 
 
 def main() -> None:
