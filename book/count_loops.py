@@ -37,7 +37,7 @@ def count(story: Story) -> dict[str, dict[str, int]]:
         mix = issue_model.mix_on_tensor_cores if kernel.name in halves else issue_model.mix
         with TemporaryDirectory() as folder:
             configurations = [(configuration, "")]
-            (made,) = compile_kernel(kernel, configurations, issue_model.MODELLED, Path(folder), 1)
+            (made,) = compile_kernel(kernel, configurations, issue_model.MODELED, Path(folder), 1)
             return mix((Path(folder) / made.binary).read_bytes())
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for nvcc
@@ -53,7 +53,7 @@ def main() -> None:
         "counted_by": "ladder.compiling.issue_model",
     }
     text = json.dumps(
-        tool | {"architecture": issue_model.MODELLED, "loops": count(Story(ROOT))}, indent=1
+        tool | {"architecture": issue_model.MODELED, "loops": count(Story(ROOT))}, indent=1
     )
     write_whole(ROOT / loops.COUNTS, f"{text}\n".encode())
 

@@ -3,7 +3,7 @@
 import numpy as np
 from ladder.analysis import tables
 from ladder.analysis.finalists import Finalists
-from ladder.analysis.measurements import labelled
+from ladder.analysis.measurements import labeled
 from ladder.storage import samples
 
 NEAR = [1.0, 1.001, 0.999]
@@ -29,9 +29,9 @@ def row(**given):
     return base | given
 
 
-def summarise(rows, peak_tflops, per_clock=None):
-    records = labelled(rows)
-    return tables.summarise(records, Finalists(records, 0.0, peak_tflops, per_clock))
+def summarize(rows, peak_tflops, per_clock=None):
+    records = labeled(rows)
+    return tables.summarize(records, Finalists(records, 0.0, peak_tflops, per_clock))
 
 
 def again(kernel, configuration, levels, role="finalist", rounds=6, **given):
@@ -68,4 +68,4 @@ def swept(*names, kernel="k"):
 
 def made(rows, within=0.0):
     """The table of the best."""
-    return tables.best(summarise(rows, 2.0), Finalists(labelled(rows), within, 2.0))
+    return tables.best(summarize(rows, 2.0), Finalists(labeled(rows), within, 2.0))

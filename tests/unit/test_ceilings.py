@@ -77,6 +77,4 @@ def test_the_least_time_is_that_of_operations_or_of_what_fits_no_cache():
 
 @pytest.mark.slow
 def test_the_loop_that_measures_the_peak_issues_a_multiply_add_in_nearly_every_clock():
-    assert (
-        issue_model.multiply_adds_per_clock(compile_support("cuda", issue_model.MODELLED)) > 0.995
-    )
+    assert issue_model.multiply_adds_per_clock(compile_support("cuda", issue_model.MODELED)) > 0.995

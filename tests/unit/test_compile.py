@@ -45,16 +45,16 @@ def test_resources_of_a_cubin(folder):
 
 
 @pytest.mark.slow
-def test_the_loop_is_modelled_where_the_architecture_is_known(folder, monkeypatch):
+def test_the_loop_is_modeled_where_the_architecture_is_known(folder, monkeypatch):
     text = cuda_kernel(
         "t",
         "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], s);"
         "\n  C[row] = s;",
     )
-    for arch, modelled in (("sm_90", True), ("sm_90a", True), ("sm_80", False)):
+    for arch, modeled in (("sm_90", True), ("sm_90a", True), ("sm_80", False)):
         row, *_ = build(folder, text, arch=arch)
-        assert (row.multiply_adds_per_clock is not None) == modelled
-        assert not modelled or 0.2 < row.multiply_adds_per_clock < 0.5  # two loads for each
+        assert (row.multiply_adds_per_clock is not None) == modeled
+        assert not modeled or 0.2 < row.multiply_adds_per_clock < 0.5  # two loads for each
     monkeypatch.setattr(compiling.cubin, "uses_tensor_cores", lambda binary: True)
     row, *_ = build(folder, text + "// else\n")
     assert row.multiply_adds_per_clock is None

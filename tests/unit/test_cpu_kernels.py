@@ -288,7 +288,7 @@ def test_a_cold_launch_finds_no_operand_in_the_caches():
         for seed in range(60):
             cold = seed % 2 == 1
             times[cold].append(host().time_round([sample], cold, seed)[0].us)
-    # of each the one that neighbours disturbed least
+    # of each the one that neighbors disturbed least
     assert min(times[True]) > 1.2 * min(times[False])
 
 

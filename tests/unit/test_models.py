@@ -141,7 +141,7 @@ CUDA = {
 ENVIRONMENT = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
 
 
-def modelled(name, size, element_type="float32", environment=ENVIRONMENT, resource=(), **given):
+def modeled(name, size, element_type="float32", environment=ENVIRONMENT, resource=(), **given):
     """The model of a rung in its default configuration on a square problem."""
     kernel = CUDA[name]
     configuration = Configuration(element_type, tuple(kernel.parameters.items()))
@@ -213,7 +213,7 @@ def test_a_row_by_hand():
     wavefront each four k.
     """
     assert CUDA["03_shared_tile"].parameters == {"BM": 32, "BN": 32, "BK": 32}
-    row = modelled("03_shared_tile", 1024)
+    row = modeled("03_shared_tile", 1024)
     assert row["flops"] == 2 * 1024**3
     assert row["global_reads"] == 2 * 1024**3 / 32
     assert row["shared_reads"] == 2 * 1024**3
@@ -230,7 +230,7 @@ def test_a_row_by_hand():
 
 
 def test_what_uses_the_tensor_cores_has_no_lowest_bound():
-    row = modelled("03_shared_tile", 1024, tensor_cores=True)
+    row = modeled("03_shared_tile", 1024, tensor_cores=True)
     assert not {"bound", "bound_tflops"} & set(row)
     assert row["memory_tflops"] == pytest.approx(4 * 1024 / 6)
 
@@ -261,7 +261,7 @@ then:
     row = kernel_model.model(
         kernel, Configuration("float32", ()), Problem(64, 64, 512), resource, ENVIRONMENT
     )
-    # blocks, warps, elements a thread, sectors of 32 neighbours
+    # blocks, warps, elements a thread, sectors of 32 neighbors
     assert row["global_sectors"] == 132 * 2 * 2 * 4
     assert row["shared_reads"] == 4 * 128 * 512
     assert (row["shared_wavefronts"], row["bank_conflicts"]) == (2 * 4 * 4 * 512, 4 * 4 * 512)
@@ -283,7 +283,7 @@ then:
     ],
 )
 def test_what_a_loop_can_issue_is_a_share_of_the_peak(resource, element_type, expected):
-    row = modelled("02_naive_coalesced", 64, element_type, resource=resource)
+    row = modeled("02_naive_coalesced", 64, element_type, resource=resource)
     assert row.get("issue_tflops") == expected
     assert row["bound"] != "issue"
 
@@ -291,8 +291,7 @@ def test_what_a_loop_can_issue_is_a_share_of_the_peak(resource, element_type, ex
 def test_the_measured_peak_is_a_bound_of_float32_alone():
     slow = ENVIRONMENT | {"peaks": {"fp32_tflops": 1e-3, "copy_tb_s": 4.0}}
     single, double = (
-        modelled("02_naive_coalesced", 64, name, environment=slow)
-        for name in ("float32", "float64")
+        modeled("02_naive_coalesced", 64, name, environment=slow) for name in ("float32", "float64")
     )
     assert (single["bound"], single["bound_tflops"]) == ("arithmetic", 1e-3)
     assert double["bound"] != "arithmetic"

@@ -13,7 +13,7 @@ from ladder.analysis.finalists import Finalists
 from ladder.core.errors import InputError
 from ladder.core.files import digest
 from ladder.storage import csv_files, samples
-from rows import made, row, summarise
+from rows import made, row, summarize
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from rows import made, row, summarise
 def test_what_the_verification_finds_beside_its_verdict_is_marked(given, mark):
     swept = row(**given)
     confirmed = [row(process=n, role="best", key=f"{n}", stop="target") for n in (1, 2, 3)]
-    assert summarise([swept], 1.0)["marks"].tolist() == [mark]
+    assert summarize([swept], 1.0)["marks"].tolist() == [mark]
     (best,) = made([swept, *confirmed]).to_dict("records")
     assert (best["marks"], best["processes"]) == (mark, 3)
     for name in ("gauntlet_problems", "gauntlet_changed"):
@@ -67,7 +67,7 @@ def test_what_the_verification_finds_beside_its_verdict_is_marked(given, mark):
     ],
 )
 def test_a_row_of_the_summary(given, expected):
-    (line,) = summarise([row(reason="", **given)], 2.0, per_clock=2000.0).to_dict("records")
+    (line,) = summarize([row(reason="", **given)], 2.0, per_clock=2000.0).to_dict("records")
     for name, value in expected.items():
         if value is None:
             assert pd.isna(line[name]), name
@@ -87,14 +87,14 @@ def test_a_row_of_the_summary(given, expected):
 def test_the_best_is_the_fastest_correct_one_and_ties_are_named(other, tied):
     fast = row(configuration="fast", samples_us=[1.0, 1.1] * 5)
     rows = [row(configuration="other", **other), fast, row(kernel="other", status="timeout")]
-    (line,) = tables.best(summarise(rows, 1.0), Finalists()).to_dict("records")
+    (line,) = tables.best(summarize(rows, 1.0), Finalists()).to_dict("records")
     assert (line["kernel"], line["configuration"], line["configurations"]) == ("k", "fast", 2)
     assert line["tied_with"] == tied
 
 
 def test_problems_of_one_size_with_other_operands_are_apart_and_named_by_what_differs():
     rows = [row(beta=2.0), *(row(beta=2.0, padding=3, samples_us=[us] * 10) for us in (3.0, 4.0))]
-    summary = summarise(rows, 1.0)
+    summary = summarize(rows, 1.0)
     # all have that beta
     assert summary["problem"].tolist() == ["100", "100 padding=3", "100 padding=3"]
     best = tables.best(summary, Finalists())

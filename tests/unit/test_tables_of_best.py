@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from ladder.analysis import tables
 from ladder.analysis.finalists import Finalists
-from ladder.analysis.measurements import labelled
-from rows import NEAR, again, made, row, summarise, swept
+from ladder.analysis.measurements import labeled
+from rows import NEAR, again, made, row, summarize, swept
 
 BEST = swept("a") + again("k", "a", NEAR, "best")
 """The rows of one kernel in one configuration: the sweep's, and the confirmation's."""
@@ -129,7 +129,7 @@ def test_what_fails_in_the_confirmation_is_correct_nowhere():
         failed,
     ]
     rows = of_a + swept("b") + slower("b", 1)
-    summary = summarise(rows, 2.0).set_index(["configuration", "problem"])
+    summary = summarize(rows, 2.0).set_index(["configuration", "problem"])
     reason = "in the confirmation, on 100: much off"
     for problem in ("100", "200"):
         found = summary.loc[("a", problem)]
@@ -166,7 +166,7 @@ RISING = list(np.linspace(1, 1.01, 12))
     ],
 )
 def test_marks(given, mark):
-    summary = summarise([row(**given)], 1.0)
+    summary = summarize([row(**given)], 1.0)
     assert summary["marks"].tolist() == [mark]
     if "stop" not in given:
         marks = f"{mark}; few".removeprefix("; ")  # the sweep is one process
@@ -197,7 +197,7 @@ def test_where_the_reference_differs_from_itself_nothing_is_a_result(levels, uns
 
 def test_where_the_sweeps_reference_differs_from_itself_nothing_is_a_result():
     """The times there are twice the reference's."""
-    summary = summarise(swept("a") + swept("-", kernel="cublas"), 2.0)
+    summary = summarize(swept("a") + swept("-", kernel="cublas"), 2.0)
     assert set(tables.best(summary, Finalists())["marks"]) == {"few; unsteady"}
 
 
@@ -212,8 +212,8 @@ def test_processes_that_differ_are_two_modes_and_no_drift():
 
 def compared(rows, binaries=MappingProxyType({})):
     """The table of pairs, by (pair, kernel)."""
-    confirmed = Finalists(labelled(rows), 0.0, 2.0)
-    summary = summarise(rows, 2.0)
+    confirmed = Finalists(labeled(rows), 0.0, 2.0)
+    summary = summarize(rows, 2.0)
     table = tables.pairs(summary, tables.best(summary, confirmed), binaries, confirmed)
     return {(line["pair"], line["kernel"]): line for line in table.to_dict("records")}
 
@@ -239,7 +239,7 @@ def test_what_is_timed_apart_from_the_reference_uses_the_tensor_cores():
         for kernel, key in keys.items()
         for record in again(kernel, "-", NEAR, "best", key=key)
     ]
-    assert Finalists(labelled(rows)).tensor_cores == {("21_b", "float32", "-")}
+    assert Finalists(labeled(rows)).tensor_cores == {("21_b", "float32", "-")}
     table = made(rows)
     assert table.loc[table["tensor_cores"], "kernel"].tolist() == ["21_b"]
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ladder.analysis import tables
 from ladder.analysis.finalists import Finalists
-from ladder.analysis.measurements import Candidate, candidate, labelled
+from ladder.analysis.measurements import Candidate, candidate, labeled
 from ladder.core.errors import InputError
 from ladder.core.files import digest
 from ladder.model.baselines import BASELINE_JOB, is_baseline
@@ -53,7 +53,7 @@ class Dataset:
         """
         self.folder, self.environment = environment.parent, read_environment(environment)
         records, self.sessions = load(samples, self.environment)
-        self.records = labelled(records)
+        self.records = labeled(records)
         self.kernels = [kernel for kernel in kernels if kernel.kind == self.environment["kind"]]
         needed = ("element_type", "configuration", "status", "sha256")
         reports = [read_csv(path, needed, text=True) for path in resources]
@@ -85,7 +85,7 @@ class Dataset:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        return tables.summarise(self.records, self.finalists)
+        return tables.summarize(self.records, self.finalists)
 
     @cached_property
     def best(self) -> pd.DataFrame:

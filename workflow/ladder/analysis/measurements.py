@@ -31,7 +31,7 @@ def candidate(row: Record) -> Candidate:
     return row["kernel"], row["element_type"], row["configuration"]
 
 
-def labelled(records: Sequence[Record]) -> list[Record]:
+def labeled(records: Sequence[Record]) -> list[Record]:
     """Return the records with their problems' labels: the sizes, and the other properties that are
     not the same in all records.
     """

@@ -46,7 +46,7 @@ share them.
 """
 
 
-def summarise(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
+def summarize(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
     """Return a row per measurement of the sweep. Times are in microseconds, rates in TFLOP/s.
 
     Only rows with the status `correct` have rates and ratios. Intervals are within-run. A
@@ -367,8 +367,8 @@ def models(
         if not {name for name, _ in configuration.parameters} <= kernel.parameters.keys():
             continue
         problem = Problem(**{name: given[name] for name in kernel_model.KEY[2:]})
-        modelled = kernel_model.model(
+        modeled = kernel_model.model(
             kernel, configuration, problem, resource, environment, given["tensor_cores"]
         )
-        rows.append({name: given[name] for name in (*kernel_model.KEY, "problem")} | modelled)
+        rows.append({name: given[name] for name in (*kernel_model.KEY, "problem")} | modeled)
     return pd.DataFrame(rows, columns=names("models"))

@@ -200,11 +200,11 @@ def _compile_or_reuse(
     except CompileError as error:
         seconds = round(time.perf_counter() - start, 3)
         return Resource(**row, status="compile_error", reason=str(error), seconds=seconds)
-    modelled = arch.startswith(issue_model.MODELLED) and not cubin.uses_tensor_cores(built)
+    modeled = arch.startswith(issue_model.MODELED) and not cubin.uses_tensor_cores(built)
     resource = Resource(
         **row,
         **usage,
-        multiply_adds_per_clock=issue_model.multiply_adds_per_clock(built) if modelled else None,
+        multiply_adds_per_clock=issue_model.multiply_adds_per_clock(built) if modeled else None,
         status="compiled",
         binary=binary.name,
         sha256=hashlib.sha256(built).hexdigest(),

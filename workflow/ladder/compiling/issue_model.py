@@ -22,7 +22,7 @@ from operator import attrgetter
 
 from ladder.compiling.cubin import code
 
-MODELLED = "sm_90"
+MODELED = "sm_90"
 """The architecture, with or without suffix, that the model describes."""
 FFMA, FFMA_WITHOUT_B, LDS, BRA, LDG = 0x223, (0x423, 0x823, 0xC23), 0x984, 0x947, (0x981, 0xFAE)
 """The low twelve bits of instructions.

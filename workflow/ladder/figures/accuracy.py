@@ -31,16 +31,16 @@ def _classes(data: View) -> dict[str, tuple[list[str], str]]:
     for kernel in data.names:
         row = rows.loc[kernel]
         if data.easier(row):
-            name, colour = f"rounded to {str(row['precision']).upper()}", ""
+            name, color = f"rounded to {str(row['precision']).upper()}", ""
         elif is_baseline(kernel):
-            name, colour = data.nice(data.reference).split(",")[0], REFERENCE
+            name, color = data.nice(data.reference).split(",")[0], REFERENCE
         elif row["tensor_cores"]:
-            name, colour = "rungs on tensor cores", ON_TENSOR
+            name, color = "rungs on tensor cores", ON_TENSOR
         else:
             on_gpu = data.environment["kind"] == "cuda"
-            name, colour = "rungs on CUDA cores" if on_gpu else "rungs", ON_CUDA
+            name, color = "rungs on CUDA cores" if on_gpu else "rungs", ON_CUDA
         if name not in classes:
-            classes[name] = [], colour or next(rounded, REFERENCE)
+            classes[name] = [], color or next(rounded, REFERENCE)
         classes[name][0].append(kernel)
     return classes
 
@@ -48,12 +48,12 @@ def _classes(data: View) -> dict[str, tuple[list[str], str]]:
 def _handles(data: View, classes: Mapping[str, tuple[list[str], str]]) -> list[Line2D]:
     """Return the legend of the classes; those of up to three members name them."""
     entries = []
-    for name, (members, colour) in classes.items():
+    for name, (members, color) in classes.items():
         briefs = [data.brief(kernel) for kernel in members]
         named = f" ({len(members)})" if len(members) > 3 else f": {', '.join(briefs)}"
         if briefs == [name]:
             named = ""
-        entries.append(Line2D([], [], color=colour, marker="o", label=f"{name}{named}"))
+        entries.append(Line2D([], [], color=color, marker="o", label=f"{name}{named}"))
     return [
         *entries,
         Line2D(
@@ -68,22 +68,22 @@ def _against_k(
     """Draw the median of each class at each K, and the range from its smallest to its largest
     error.
     """
-    for members, colour in classes.values():
+    for members, color in classes.values():
         mine = rows[rows["kernel"].isin(members) & (rows[column] > 0)].groupby("k")[column]
         at = mine.agg(["min", "median", "max"]).sort_index()
-        axes.fill_between(at.index, at["min"], at["max"], color=colour, alpha=0.2, lw=0, zorder=2)
-        axes.plot(at.index, at["median"], "o-", color=colour, ms=3.0, zorder=4)
+        axes.fill_between(at.index, at["min"], at["max"], color=color, alpha=0.2, lw=0, zorder=2)
+        axes.plot(at.index, at["median"], "o-", color=color, ms=3.0, zorder=4)
 
 
 def _bounds(axes: Axes, rows: pd.DataFrame, classes: Mapping[str, tuple[list[str], str]]) -> None:
     """Draw the bound of an element against K, a line for each precision."""
     bounded = rows.dropna(subset="component_bound").sort_values("k")
     for _, bound in bounded.groupby(bounded["precision"].fillna(""), sort=False):
-        colour = next(
-            colour for members, colour in classes.values() if bound["kernel"].iloc[0] in members
+        color = next(
+            color for members, color in classes.values() if bound["kernel"].iloc[0] in members
         )
         bound = bound.drop_duplicates("k")
-        axes.plot(bound["k"], bound["component_bound"], color=colour, ls=BOUND, zorder=3)
+        axes.plot(bound["k"], bound["component_bound"], color=color, ls=BOUND, zorder=3)
 
 
 def accuracy(data: View) -> Figure:
@@ -106,7 +106,7 @@ def accuracy(data: View) -> Figure:
         logarithmic(axes, "x")
     named = []
     positive = rows[rows["frobenius_error"] > 0]
-    for members, colour in classes.values():
+    for members, color in classes.values():
         for kernel in members:
             mine = positive[positive["kernel"] == kernel]
             if len(mine):
@@ -114,8 +114,8 @@ def accuracy(data: View) -> Figure:
                     100 * float(np.exp(np.log(mine["ratio"]).mean())),
                     float(mine["frobenius_error"].median()),
                 )
-                by_speed.plot(x, y, "o", color=colour, ms=5.0, zorder=4, label=kernel)
-                named.append((x, y, data.brief(kernel), colour))
+                by_speed.plot(x, y, "o", color=color, ms=5.0, zorder=4, label=kernel)
+                named.append((x, y, data.brief(kernel), color))
     by_speed.set(
         title="error and speed, means of all problems",
         xlabel=f"% of {data.nice(data.reference)} (log)",
@@ -151,7 +151,7 @@ def distributions(data: View) -> Figure:
         ("error of the matrix", "largest error of an element"),
         strict=True,
     ):
-        for place, (members, colour) in enumerate(classes.values()):
+        for place, (members, color) in enumerate(classes.values()):
             largest = (
                 rows[rows["kernel"].isin(members)].groupby(["distribution", "kernel"])[column].max()
                 / roundoff
@@ -165,12 +165,12 @@ def distributions(data: View) -> Figure:
                         [index + aside] * 2,
                         [min(values), max(values)],
                         "_-",
-                        color=colour,
+                        color=color,
                         ms=4.0,
                         zorder=3,
                     )
                     axes.plot(
-                        index + aside, float(np.median(values)), "o", color=colour, ms=4.5, zorder=4
+                        index + aside, float(np.median(values)), "o", color=color, ms=4.5, zorder=4
                     )
             if column == "component_error":
                 bounds = (
@@ -185,7 +185,7 @@ def distributions(data: View) -> Figure:
                     [bounds.get(name, np.nan) for name in names],
                     at - half,
                     at + half,
-                    color=colour,
+                    color=color,
                     ls=BOUND,
                     zorder=2,
                 )

@@ -31,7 +31,7 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     height = inches(1.5, 9.0) * len(kernels) + 1.1
     figure, grid = panels(len(states), height, most=2 if len(labels) < 12 else 1)
     for axes, state in zip(grid, states, strict=True):
-        colours = np.ones((len(kernels), len(labels), 3))
+        colors = np.ones((len(kernels), len(labels), 3))
         for row in rows[rows["state"] == state].to_dict("records"):
             y, x = kernels.index(row["kernel"]), labels.index(row["problem"])
             change, distinguishable = (
@@ -40,10 +40,10 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
             )
             if distinguishable:
                 full = np.array(to_rgb(FASTER if change > 0 else SLOWER))
-                colours[y, x] = 1 - (1 - full) * (0.25 + 0.75 * min(abs(change) / FULL, 1))
-            colour, weight = "#8f8f8f", "normal"
+                colors[y, x] = 1 - (1 - full) * (0.25 + 0.75 * min(abs(change) / FULL, 1))
+            color, weight = "#8f8f8f", "normal"
             if distinguishable:
-                colour, weight = WHITE if colours[y, x].mean() < 0.55 else "#111111", "bold"
+                color, weight = WHITE if colors[y, x].mean() < 0.55 else "#111111", "bold"
             axes.text(
                 x,
                 y,
@@ -52,9 +52,9 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
                 va="center",
                 fontsize=7.0,
                 fontweight=weight,
-                color=colour,
+                color=color,
             )
-        axes.imshow(colours, aspect="auto", interpolation="nearest")
+        axes.imshow(colors, aspect="auto", interpolation="nearest")
         rows_of(axes, [data.nice(kernel) for kernel in kernels], 0.5)
         problems(axes, labels)
         axes.grid(visible=False)
@@ -62,7 +62,7 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     handles = [
         Patch(color=FASTER, label="faster"),
         Patch(color=SLOWER, label="slower"),
-        Patch(color="#dddddd", label="not distinguishable, or measure again: grey text"),
+        Patch(color="#dddddd", label="not distinguishable, or measure again: gray text"),
     ]
     notes = [
         f"Change of each kernel's throughput in percent. B is {other}. ?: not significant after "

@@ -33,7 +33,7 @@ def counters(data: View, counts: pd.DataFrame) -> Figure:
     figure, grid = panels(len(COUNTED), inches(1.2 * max(len(rows), 3) + 6), most=4)
     for axes, (column, (label, model)) in zip(grid, COUNTED.items(), strict=True):
         percent = column.endswith("_percent")
-        for values, marker, colour, name in (
+        for values, marker, color, name in (
             (rows.eval(model) if model else np.nan, "s", "#d55e00", "model"),
             (rows[column].astype(float), "o", "#0072b2", "counted"),
         ):
@@ -43,7 +43,7 @@ def counters(data: View, counts: pd.DataFrame) -> Figure:
                 shown,
                 range(len(rows)),
                 marker,
-                color=colour,
+                color=color,
                 mfc="none",
                 label=name,
                 clip_on=clipped,

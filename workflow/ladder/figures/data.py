@@ -24,7 +24,7 @@ WIDTH, SIZE = 11.0, 10.0
 """The width of a figure in inches, and the size of its text in points."""
 MOST = 6
 """The most rungs that have a color of their own."""
-GREY, REFERENCE = "#bdbdbd", "#000000"
+GRAY, REFERENCE = "#bdbdbd", "#000000"
 """The colors of all other rungs, and of the reference."""
 RUNG, CONTEXT = "#4477aa", "#8c8c8c"
 """The colors of rungs that stand by their names, and of what is not ranked."""
@@ -317,13 +317,13 @@ class View:
         chosen = list(dict.fromkeys([*first, *fastest[: MOST // 2], *raised]))[:MOST]
         return [kernel for kernel in self.kernels if kernel in chosen]
 
-    def colours(self) -> dict[str, Any]:
+    def colors(self) -> dict[str, Any]:
         """Return the color of each kernel and baseline, in hues that color-blind readers can
         distinguish.
         """
         palette = sns.color_palette("colorblind")
         hues = dict(zip(self.prominent, (palette[i] for i in (0, 1, 2, 3, 4, 9)), strict=False))
-        rungs = {kernel: hues.get(kernel, GREY) for kernel in self.kernels}
+        rungs = {kernel: hues.get(kernel, GRAY) for kernel in self.kernels}
         return rungs | {
             kernel: REFERENCE if kernel == self.reference else CONTEXT for kernel in self.baselines
         }

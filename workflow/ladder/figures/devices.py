@@ -37,19 +37,19 @@ def gpus(data: View) -> Figure:
     middle = rows["problem"].map(medians.groupby("problem").median())
     rows = rows.assign(off=100 * (rows["median_us"] / middle - 1))
     labels, uuids = list(dict.fromkeys(rows["problem"])), sorted(rows["uuid"].unique())
-    colours = dict(zip(uuids, sns.color_palette("colorblind", len(uuids)), strict=True))
+    colors = dict(zip(uuids, sns.color_palette("colorblind", len(uuids)), strict=True))
     figure, (axes,) = panels(1, 3.6)
     for index, uuid in enumerate(uuids):
         aside = 0.8 * ((index + 0.5) / len(uuids) - 0.5)
         mine = rows[rows["uuid"] == uuid]
         at = np.array([labels.index(problem) + aside for problem in mine["problem"]])
         held = mine["throttled_share"].fillna(0).to_numpy() > 0
-        edges = np.where(held, MARKS["throttled"][1], to_hex(colours[uuid])).tolist()
+        edges = np.where(held, MARKS["throttled"][1], to_hex(colors[uuid])).tolist()
         axes.scatter(
             at,
             mine["off"],
             s=16,
-            color=colours[uuid],
+            color=colors[uuid],
             alpha=0.8,
             edgecolors=edges,
             linewidths=1.0,
@@ -57,14 +57,14 @@ def gpus(data: View) -> Figure:
         )
         off, half = mine.groupby("problem")["off"].median()[labels], 0.3 / len(uuids)
         x = np.arange(len(labels)) + aside
-        axes.hlines(off, x - half, x + half, color=colours[uuid], zorder=4)
+        axes.hlines(off, x - half, x + half, color=colors[uuid], zorder=4)
     axes.axhline(0, color="#444444", lw=0.8, zorder=1)
     problems(axes, labels)
     reference = data.nice(data.reference)
     axes.set_ylabel(f"time of {reference}, %\noff the median of the GPUs")
     counts = rows["uuid"].value_counts()
     handles: list[Artist] = [
-        Patch(color=colours[uuid], label=f"{uuid[:12]}…, {counts[uuid]} series") for uuid in uuids
+        Patch(color=colors[uuid], label=f"{uuid[:12]}…, {counts[uuid]} series") for uuid in uuids
     ]
     if (rows["throttled_share"].fillna(0) > 0).any():
         handles.append(ring(MARKS["throttled"][1], "edge: throttled"))

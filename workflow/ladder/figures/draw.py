@@ -29,7 +29,7 @@ from ladder.figures.devices import comparison, gpus, on_all
 from ladder.figures.headline import compared_with_baseline, headline
 from ladder.figures.layout import save, style
 from ladder.figures.parameters import parameters
-from ladder.figures.roofline import issue, modelled, roofline
+from ladder.figures.roofline import issue, modeled, roofline
 from ladder.figures.rungs import energy, ladder
 from ladder.figures.samples import samples
 from ladder.figures.scaling import performance, ratio
@@ -52,7 +52,7 @@ FIGURES: dict[str, Callable[[View], Figure]] = {
 }
 NEEDS: dict[str, Callable[[View], bool]] = {
     "headline": lambda data: data.state == "warm" and len(compared_with_baseline(data)) > 0,
-    "issue": lambda data: len(modelled(data)) > 0,
+    "issue": lambda data: len(modeled(data)) > 0,
     "accuracy": lambda data: bool(data.best["frobenius_error"].notna().any()),
     "distributions": lambda data: (
         data.best.loc[data.best["frobenius_error"].notna(), "distribution"].nunique() > 1

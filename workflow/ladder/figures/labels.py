@@ -54,7 +54,7 @@ def name_ends(axes: Axes, ends: Sequence[Place], size: float, tall: float) -> No
     The limits must be set already.
     """
     places = [_fraction(axes, x, y)[1] for x, y, _, _ in ends]
-    for (x, y, text, colour), up in zip(
+    for (x, y, text, color), up in zip(
         ends, apart(places, LINE * size / 72 / tall, 0.0, 1.0), strict=True
     ):
         axes.annotate(
@@ -63,12 +63,12 @@ def name_ends(axes: Axes, ends: Sequence[Place], size: float, tall: float) -> No
             (1.03, up),
             textcoords="axes fraction",
             fontsize=size,
-            color=colour,
+            color=color,
             ha="left",
             va="center",
             arrowprops={
                 "arrowstyle": "-",
-                "color": colour,
+                "color": color,
                 "lw": 0.06 * size,
                 "shrinkA": 1,
                 "shrinkB": 0,
@@ -83,7 +83,7 @@ def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, t
     """
     at = [np.multiply(_fraction(axes, x, y), (wide * 72, tall * 72)) for x, y, _, _ in points]
     taken = [Bbox([point - 0.3 * size, point + 0.3 * size]) for point in at]
-    for (x, y, text, colour), point in zip(points, at, strict=True):
+    for (x, y, text, color), point in zip(points, at, strict=True):
         half = np.array([LETTER * size * len(text) / 2, 0.5 * size])
         tries = []
         for steps in (1, 2, 3, 5, 7, 9):
@@ -95,7 +95,7 @@ def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, t
         steps, middle, box = next(free, (inside or tries)[0])
         taken.append(box)
         line: Any = (
-            {"arrowstyle": "-", "color": colour, "lw": 0.06 * size, "shrinkA": 0, "shrinkB": 0}
+            {"arrowstyle": "-", "color": color, "lw": 0.06 * size, "shrinkA": 0, "shrinkB": 0}
             if steps > 1
             else None
         )
@@ -105,7 +105,7 @@ def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, t
             tuple(middle.round(2)),
             textcoords="offset points",
             fontsize=size,
-            color=colour,
+            color=color,
             ha="center",
             va="center",
             zorder=6,

@@ -89,9 +89,9 @@ def panels(count: int, height: float | Sequence[float], most: int = 3) -> tuple[
     return figure, axes[:count]
 
 
-def ring(colour: str, label: str) -> Line2D:
+def ring(color: str, label: str) -> Line2D:
     """Return the legend entry for the edge of marked points."""
-    return Line2D([], [], ls="", marker="o", mfc="none", mec=colour, mew=1.2, label=label)
+    return Line2D([], [], ls="", marker="o", mfc="none", mec=color, mew=1.2, label=label)
 
 
 def finish(

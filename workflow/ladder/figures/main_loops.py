@@ -10,7 +10,7 @@ from ladder.core.files import ROOT
 from ladder.figures.layout import save_drawing
 
 DRAWING = ROOT / "docs" / "img" / "slots.svg"
-COLOURS = {"FFMA": "#009E73", "LDS": "#56B4E9", "LDG": "#E69F00", "other": "#CFCFCF"}
+COLORS = {"FFMA": "#009E73", "LDS": "#56B4E9", "LDG": "#E69F00", "other": "#CFCFCF"}
 MEANINGS = (
     "FFMA: the work",
     "LDS: shared-memory loads",
@@ -33,7 +33,7 @@ def draw(rows: Mapping[str, Mapping[str, int]]) -> Figure:
                 place,
                 width,
                 left=start,
-                color=COLOURS[kind],
+                color=COLORS[kind],
                 height=0.74,
                 label=meaning if place == 0 else None,
             )

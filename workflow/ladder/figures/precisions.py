@@ -26,7 +26,7 @@ DATASETS = (
 """The published campaigns and element types, all of one device model."""
 PROBLEM = "4096"
 DRAWING = ROOT / "docs" / "img" / "precisions.svg"
-COLOURS = {
+COLORS = {
     "FP32": "#4477aa",
     "FP32 from FP16 × 3": "#228833",
     "TF32": "#aa3377",
@@ -42,7 +42,7 @@ def points(views: Iterable[View]) -> list[dict[str, Any]]:
     records = []
     for data in views:
         rows = data.best[data.best["problem"] == PROBLEM].sort_values("tflops")
-        for precision in COLOURS:
+        for precision in COLORS:
             mine = [row for row in rows.to_dict("records") if _precision(data, row) == precision]
             baselines = [row for row in mine if is_baseline(row["kernel"])]
             rungs = [row for row in mine if is_rung(row["kernel"])]
@@ -60,7 +60,7 @@ def points(views: Iterable[View]) -> list[dict[str, Any]]:
 
 
 def _precision(data: View, row: dict[str, Any]) -> str:
-    """Return the precision of a kernel as `COLOURS` names it."""
+    """Return the precision of a kernel as `COLORS` names it."""
     if row["element_type"] != "float32":
         return {"float16": "FP16", "bfloat16": "BF16"}[row["element_type"]]
     if row["precision"] == "tf32" or row["kernel"] == "cublas_tf32":
@@ -100,11 +100,11 @@ def draw(views: Iterable[View]) -> Figure:
 
 def _panel(axes: Axes, shown: list[dict[str, Any]], column: str, label: str) -> None:
     for point in shown:
-        ours, colour = is_rung(point["kernel"]), COLOURS[point["precision"]]
+        ours, color = is_rung(point["kernel"]), COLORS[point["precision"]]
         marker: dict[str, Any] = (
-            {"marker": "o", "mfc": colour} if ours else {"marker": "s", "mfc": "white"}
+            {"marker": "o", "mfc": color} if ours else {"marker": "s", "mfc": "white"}
         )
-        axes.plot(point["error"], point[column], color=colour, ls="", ms=8, zorder=3, **marker)
+        axes.plot(point["error"], point[column], color=color, ls="", ms=8, zorder=3, **marker)
         if ours:
             left = point["precision"] == "FP16"  # for BF16 is to its right
             axes.annotate(
@@ -115,7 +115,7 @@ def _panel(axes: Axes, shown: list[dict[str, Any]], column: str, label: str) -> 
                 ha="right" if left else "left",
                 va="center",
                 fontsize=10,
-                color=colour,
+                color=color,
             )
     axes.set(
         xscale="log",

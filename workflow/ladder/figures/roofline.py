@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ladder.analysis.kernel_model import KEY, l1_tb_s
-from ladder.figures.data import GREY, REFERENCE, WIDTH, View, three
+from ladder.figures.data import GRAY, REFERENCE, WIDTH, View, three
 from ladder.figures.labels import name_ends, name_points
 from ladder.figures.layout import finish, logarithmic, panels
 from ladder.figures.scaling import LIMIT, points
@@ -30,7 +30,7 @@ def roofline(data: View) -> Figure:
     copied = "memory, measured copy"
     height = 4.2
     figure, grid = panels(2, height, most=2)
-    colours = data.colours()
+    colors = data.colors()
     wide, tall = 0.75 * WIDTH / 2, 0.75 * height
     bottom = data.rate(rows["tflops"].min()) / 2
     highest = max(1.7 * data.peak if data.peak else 0, 1.5 * data.rate(rows["tflops"].max()))
@@ -67,8 +67,8 @@ def roofline(data: View) -> Figure:
         named = []
         for kernel, row in drawn.iterrows():
             at, rate = float(row[column]), float(data.rate(row["tflops"]))
-            points(axes, [at], [rate], drawn.loc[[kernel]], colours[str(kernel)], 7.0)
-            named.append((at, rate, data.brief(str(kernel)), _readable(colours[str(kernel)])))
+            points(axes, [at], [rate], drawn.loc[[kernel]], colors[str(kernel)], 7.0)
+            named.append((at, rate, data.brief(str(kernel)), _readable(colors[str(kernel)])))
         crowd = 0.5 * drawn[column].max()
         name_ends(axes, [place for place in named if place[0] >= crowd], 8.0, tall)
         name_points(axes, [place for place in named if place[0] < crowd], 8.0, wide, tall)
@@ -95,17 +95,17 @@ def roofline(data: View) -> Figure:
     return finish(figure, data, title, (), ["".join(caption)], details, edged=kernels)
 
 
-def _readable(colour: Any) -> Any:
+def _readable(color: Any) -> Any:
     """Return the color of a name for that of its point."""
-    return "#444444" if colour == GREY else colour
+    return "#444444" if color == GRAY else color
 
 
-def modelled(data: View) -> pd.DataFrame:
+def modeled(data: View) -> pd.DataFrame:
     """Return the measured configurations that the model of issue covers, of kernels that the
     confirmation did not find incorrect.
     """
     rated = data.summary[
-        data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colours())
+        data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colors())
     ]
     return rated.merge(data.models[[*KEY, "issue_tflops"]].dropna(), on=KEY)
 
@@ -114,19 +114,19 @@ def issue(data: View) -> Figure:
     """Draw every configuration at the problem where it is fastest, against the throughput that its
     main loop could issue alone.
     """
-    rows = modelled(data)
+    rows = modeled(data)
     rows = rows.loc[rows.groupby(["kernel", "configuration"])["tflops"].idxmax()]
     height = 4.4
     figure, (axes,) = panels(1, height)
-    colours, named = data.colours(), []
+    colors, named = data.colors(), []
     rows = rows.assign(x=data.rate(rows["issue_tflops"]), y=data.rate(rows["tflops"]))
     for kernel in data.names:
         mine = rows[rows["kernel"] == kernel]
         if len(mine):
-            points(axes, mine["x"], mine["y"], mine, colours[kernel], 5.0)
+            points(axes, mine["x"], mine["y"], mine, colors[kernel], 5.0)
             best = mine.loc[mine["y"].idxmax()]
             named.append(
-                (float(best["x"]), float(best["y"]), data.brief(kernel), _readable(colours[kernel]))
+                (float(best["x"]), float(best["y"]), data.brief(kernel), _readable(colors[kernel]))
             )
     top = 1.05 * rows[["x", "y"]].max().max()
     axes.plot([0, top], [0, top], color="#000000", ls=":", zorder=2)
@@ -157,7 +157,7 @@ def issue(data: View) -> Figure:
     details = [
         "The model knows the main loop alone, its issue slots, register banks and reuse cache.",
         "It counts as issued also what branches jump over; what else makes loops faster than "
-        "modelled is not known.",
+        "modeled is not known.",
         "The sweep: one process, within-run.",
     ]
     return finish(

@@ -47,7 +47,7 @@ def _unranked(data: View, kernels: Sequence[str]) -> list[str]:
     return [kernel for kernel in kernels if kernel in data.baselines and kernel != data.reference]
 
 
-def _colour(data: View, kernel: str) -> str:
+def _color(data: View, kernel: str) -> str:
     return RUNG if kernel in data.kernels else REFERENCE if kernel == data.reference else CONTEXT
 
 
@@ -99,12 +99,12 @@ def ladder(data: View) -> Figure:
     values, lows, highs = ends(rows, RATE, 1 / data.unit_size)
     for place, (kernel, row) in enumerate(zip(kernels, every, strict=True)):
         hatch = "...." if row["as_warm"] else hatches(row)
-        colour = _colour(data, kernel)
+        color = _color(data, kernel)
         axes.barh(
             place,
             values[place],
             THICK,
-            color=colour,
+            color=color,
             hatch=hatch,
             edgecolor="#ffffff",
             lw=0,
@@ -173,7 +173,7 @@ def energy(data: View) -> Figure:
                     row["energy_j"],
                     place,
                     "o",
-                    color=_colour(data, kernel),
+                    color=_color(data, kernel),
                     ms=5.0,
                     zorder=4,
                     label=kernel,

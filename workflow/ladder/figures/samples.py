@@ -45,7 +45,7 @@ def samples(data: View) -> Figure:
     order = data.names
     figure, grid = panels(len(problems), inches(1.55, 9.0) * len(order) + 0.9)
     processes = sorted(data.rounds["process"].unique())
-    colours = dict(zip(processes, sns.color_palette("colorblind", len(processes)), strict=True))
+    colors = dict(zip(processes, sns.color_palette("colorblind", len(processes)), strict=True))
     beyond = 0
     for axes, (problem, why) in zip(grid, problems.items(), strict=True):
         here = data.rounds[data.rounds["problem"] == problem]
@@ -65,7 +65,7 @@ def samples(data: View) -> Figure:
                 values = off[mine["process"] == process].clip(-WIDEST, WIDEST)
                 y = np.full(len(values), place + 0.7 * ((index + 0.5) / len(processes) - 0.5))
                 axes.scatter(
-                    values, y, s=(2.5) ** 2, color=colours[process], alpha=0.7, lw=0, zorder=3
+                    values, y, s=(2.5) ** 2, color=colors[process], alpha=0.7, lw=0, zorder=3
                 )
         axes.axvline(0, color="#444444", lw=0.8, zorder=2)
         rows_of(axes, labels)
@@ -78,7 +78,7 @@ def samples(data: View) -> Figure:
         axes.minorticks_off()
         axes.set_xlim(-1.05 * edge, 1.05 * edge)
     handles = [
-        Line2D([], [], ls="", marker="o", color=colours[process], label=f"process {process}")
+        Line2D([], [], ls="", marker="o", color=colors[process], label=f"process {process}")
         for process in processes
     ]
     shown = data.best[data.best["problem"].isin(problems)]

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.core.stats import tied
-from ladder.figures.data import GREY, RATE, RATIO, SIZE, WIDTH, View, edge, ends, marks_of, three
+from ladder.figures.data import GRAY, RATE, RATIO, SIZE, WIDTH, View, edge, ends, marks_of, three
 from ladder.figures.labels import LETTER, halo, name_ends, name_points
 from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of
 
@@ -19,7 +19,7 @@ LIMIT = "#b22222"
 NEAR = (75.0, 125.0)
 """The range of the figure `ratio`, in percent."""
 ALIKE = (98.0, 102.0)
-"""The grey band in it."""
+"""The gray band in it."""
 FEW = 6
 """The most problems of a panel in which points have names."""
 MANY = 12
@@ -42,25 +42,19 @@ class Quantity:
     """The range of the linear panels; None for logarithmic ones."""
 
 
-def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, size: float) -> None:
+def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, color: Any, size: float) -> None:
     """Draw markers whose edges show the marks of their rows."""
     every = rows.to_dict("records")
     widths = [0.16 * size if marks_of(row) else 0.08 * size for row in every]
     axes.scatter(
-        x,
-        y,
-        s=size**2,
-        color=colour,
-        edgecolors=list(map(edge, every)),
-        linewidths=widths,
-        zorder=4,
+        x, y, s=size**2, color=color, edgecolors=list(map(edge, every)), linewidths=widths, zorder=4
     )
 
 
 def _drawing_order(data: View) -> list[str]:
     """Return all kernels and baselines; those without a color come first, below the others."""
     return sorted(
-        data.names, key=lambda kernel: (kernel in data.baselines, data.colours()[kernel] != GREY)
+        data.names, key=lambda kernel: (kernel in data.baselines, data.colors()[kernel] != GRAY)
     )
 
 
@@ -194,22 +188,22 @@ def _draw_squares(axes: Axes, data: View, quantity: Quantity, letters: float, ta
 
     The panel is as wide as so many letters, and `tall` inches high.
     """
-    squares, colours, dashes = (
+    squares, colors, dashes = (
         data.best[data.best["square"]].sort_values("m"),
-        data.colours(),
+        data.colors(),
         data.dashes(),
     )
     named = []
     for kernel in _drawing_order(data):
-        rows, colour = squares[squares["kernel"] == kernel], colours[kernel]
+        rows, color = squares[squares["kernel"] == kernel], colors[kernel]
         value, low, high = ends(rows, quantity.columns, quantity.scale)
-        axes.fill_between(rows["m"], low, high, color=colour, alpha=0.25, lw=0, zorder=2)
+        axes.fill_between(rows["m"], low, high, color=color, alpha=0.25, lw=0, zorder=2)
         axes.plot(
-            rows["m"], value, color=colour, ls=dashes[kernel], zorder=3, label=data.nice(kernel)
+            rows["m"], value, color=color, ls=dashes[kernel], zorder=3, label=data.nice(kernel)
         )
         if len(rows):
-            points(axes, rows["m"], value, rows, colour, _dot(data, kernel))
-            named.append((float(rows["m"].iloc[-1]), float(value[-1]), data.nice(kernel), colour))
+            points(axes, rows["m"], value, rows, color, _dot(data, kernel))
+            named.append((float(rows["m"].iloc[-1]), float(value[-1]), data.nice(kernel), color))
     sizes = sorted(squares["m"].unique())
     axes.set_xscale("log", base=2)
     labels = _apart(sizes, 0.9 * letters / max(math.log2(max(sizes) / min(sizes)), 1))
@@ -221,7 +215,7 @@ def _draw_squares(axes: Axes, data: View, quantity: Quantity, letters: float, ta
         _draw_peaks(axes, data, letters)
     _set_range(axes, quantity, "y")
     low, high = axes.get_ylim()
-    name_ends(axes, [end for end in named if end[3] != GREY and low <= end[1] <= high], 8.5, tall)
+    name_ends(axes, [end for end in named if end[3] != GRAY and low <= end[1] <= high], 8.5, tall)
 
 
 def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: float) -> None:
@@ -231,20 +225,20 @@ def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: 
     Baselines lie across. The rungs that have a color are named by their numbers, if there are few
     problems.
     """
-    labels, colours, dashes = _shapes(data), data.colours(), data.dashes()
+    labels, colors, dashes = _shapes(data), data.colors(), data.dashes()
     others = data.best[~data.best["square"]]
     for place in range(0, len(labels), 2):
         axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.03, lw=0, zorder=0)
     for kernel in _drawing_order(data):
-        mine, colour = others[others["kernel"] == kernel], colours[kernel]
+        mine, color = others[others["kernel"] == kernel], colors[kernel]
         at = _down(data, mine)
         value, low, high = ends(mine, quantity.columns, quantity.scale)
         if kernel in data.baselines:
-            axes.vlines(value, at - 0.42, at + 0.42, color=colour, ls=dashes[kernel], zorder=2)
+            axes.vlines(value, at - 0.42, at + 0.42, color=color, ls=dashes[kernel], zorder=2)
             continue
-        axes.hlines(at, low, high, color=colour, lw=1.2, zorder=3)
+        axes.hlines(at, low, high, color=color, lw=1.2, zorder=3)
         if len(mine):
-            points(axes, value, at, mine, colour, _dot(data, kernel))
+            points(axes, value, at, mine, color, _dot(data, kernel))
     rows_of(axes, [label.replace("x", "×") for label in labels], 0.5)
     axes.grid(axis="y", visible=False)
     _name_fastest(axes, data, {label: place for place, label in enumerate(labels)}, above=False)
@@ -259,7 +253,7 @@ def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: 
             strict=True,
         )
         named = [
-            (float(x), float(y), data.brief(kernel), colours[kernel])
+            (float(x), float(y), data.brief(kernel), colors[kernel])
             for x, y, kernel in drawn
             if left <= x <= right
         ]
@@ -290,11 +284,11 @@ def scaling(data: View, quantity: Quantity) -> Figure:
     low, high = quantity.near or (0, math.inf)
     values = ends(data.best, quantity.columns, quantity.scale)[0]
     beyond = int(((values < low) | (values > high)).sum())
-    grey = [data.brief(kernel) for kernel in data.kernels if kernel not in data.prominent]
+    gray = [data.brief(kernel) for kernel in data.kernels if kernel not in data.prominent]
     caption = [
         f"Bands and bars: {data.kind_of_interval()}. ≈: the intervals overlap.",
-        f"Grey: rungs {', '.join(grey)}." if grey else "",
-        "Grey band: within 2 %." if quantity.near else "",
+        f"Gray: rungs {', '.join(gray)}." if gray else "",
+        "Gray band: within 2 %." if quantity.near else "",
         f"Beyond the panels: {beyond} points." if beyond else "",
         data.as_warm_note(),
     ]
