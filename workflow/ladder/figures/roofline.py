@@ -157,7 +157,7 @@ def issue(data: View) -> Figure:
     details = [
         "The model knows the main loop alone, its issue slots, register banks and reuse cache.",
         "It counts as issued also what branches jump over; what else makes loops faster than "
-        "modeled is not known.",
+        "modelled is not known.",
         "The sweep: one process, within-run.",
     ]
     return finish(

@@ -287,8 +287,8 @@ def scaling(data: View, quantity: Quantity) -> Figure:
     gray = [data.brief(kernel) for kernel in data.kernels if kernel not in data.prominent]
     caption = [
         f"Bands and bars: {data.kind_of_interval()}. ≈: the intervals overlap.",
-        f"Gray: rungs {', '.join(gray)}." if gray else "",
-        "Gray band: within 2 %." if quantity.near else "",
+        f"Grey: rungs {', '.join(gray)}." if gray else "",
+        "Grey band: within 2 %." if quantity.near else "",
         f"Beyond the panels: {beyond} points." if beyond else "",
         data.as_warm_note(),
     ]
