@@ -96,10 +96,10 @@ def published(root: Path, *kernels: str) -> None:
     written(run / "resources.csv", "\n".join(["kernel,element_type", *rows, ""]))
     index(folder)
     key = ["gain", kernels[0], "01_other", "float32", "warm"]
-    keys = {"gains:a": [*key, "8x16x32"], "gains:b": [*key, "64"], "whole": [], "kills": []}
+    keys = {"gains:a": [*key, "8x16x32"], "gains:b": [*key, "64"], "whole": []}
     entries = [{"id": id, "key": key} for id, key in keys.items()]
     written(folder / "claims.json", json.dumps(entries))
-    claims = [{"id": "gains"}, {"id": "whole"}, {"id": "kills", "study": "kill"}]
+    claims = [{"id": "gains"}, {"id": "whole"}]
     write(root, "config/claims.yaml", claims)
 
 
@@ -149,17 +149,10 @@ def test_one_claim_is_measured_by_the_kernels_and_problems_that_it_is_about(
     assert run.data[plan.name]["claim"] == claim  # by which the job that judges knows it
 
 
-@pytest.mark.parametrize(
-    ("claim", "message"),
-    [
-        ("gain", r"claim: got 'gain'; .*did you mean `gains`\?"),
-        ("kills", "claim: got 'kills', which a study decides; expected a claim about a dataset"),
-    ],
-)
-def test_a_claim_that_no_campaign_can_measure_is_refused(checkout, claim, message):
+def test_an_unknown_claim_is_refused(checkout):
     published(checkout, "02_reordered_ikj")
-    with pytest.raises(InputError, match=message):
-        str(campaigns(checkout, config={"claim": claim}).name)
+    with pytest.raises(InputError, match=r"claim: got 'gain'; .*did you mean `gains`\?"):
+        str(campaigns(checkout, config={"claim": "gain"}).name)
 
 
 def test_a_campaign_is_checked_when_it_is_asked_for(checkout):

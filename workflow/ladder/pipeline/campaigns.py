@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ladder.core import yaml_schema
 from ladder.core.errors import InputError, one_of
 from ladder.core.files import read_json
 from ladder.devices import detect
@@ -23,7 +22,7 @@ from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import discover
 from ladder.pipeline.targets import Targets, about_gpus
-from ladder.storage.dataset_layout import CLAIMS, JUDGED, PUBLISHED
+from ladder.storage.dataset_layout import JUDGED, PUBLISHED
 from ladder.storage.published_index import featured, kernel_ids
 
 Read = tuple[dict[str, Any], str]
@@ -93,7 +92,7 @@ class Campaigns:
         """Return the data of a campaign with only those kernels and problems that its `claim` is
         about.
 
-        Raises `InputError` for an unknown claim, and for one that a study decides.
+        Raises `InputError` for an unknown claim.
         """
         claim, path = data["claim"], self.root / PUBLISHED / JUDGED
         entries = read_json(path) if path.exists() else []
@@ -101,12 +100,6 @@ class Campaigns:
         if not about:
             known = list(dict.fromkeys(entry["id"].split(":")[0] for entry in entries))
             raise InputError(f"{source}: claim: got {claim!r}; {one_of(claim, known)}")
-        claims = yaml_schema.load(yaml_schema.read(self.root / CLAIMS), str(CLAIMS))
-        if claim.split(":")[0] in [entry["id"] for entry in claims if "study" in entry]:
-            raise InputError(
-                f"{source}: claim: got {claim!r}, which a study decides; expected a claim about a "
-                "dataset. docs/artifact.md has the command of the study"
-            )
         names = {name for entry in about for name in entry["key"]}
         kernels = [id for id in self._ids() if id.split("/")[1] in names]
         sizes = sorted(
