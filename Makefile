@@ -124,7 +124,7 @@ test-slurm: $(CLUSTER)/.ready
 
 # the pipeline on the oldest Snakemake that it allows
 test-oldest: $(OLDEST)/.ready
-	$(OLDEST)/bin/python -m pytest $(TWO) --dist loadfile -m "not machine" tests/workflow/test_smoke.py tests/workflow/test_stale.py
+	$(OLDEST)/bin/python -m pytest $(TWO) --dist loadfile -m "not machine" tests/workflow/test_pipeline.py tests/workflow/test_stale.py
 
 # .venv is not copied: a .pth file adds its packages to those of a lock. The cluster's has packages of .venv too, in the same version.
 # The bytecode is for Snakemake, which imports every plugin at each start.

@@ -27,7 +27,7 @@ TOPICS = {
         "two_percent",
         "slowed",
         "disturbance",
-        "neighbors",
+        "neighbours",
         "placement",
     ),
     "Speed of the pipeline": ("benchmark", "several_gpus", "saves", "kernel_tuner_compare"),

@@ -188,18 +188,18 @@ class Slurm:
         return sorted(jobs, key=lambda job: int(job.id))
 
     def _job(self, facts: dict[str, str]) -> Job:
-        def noted(folder: str, otherwise: str) -> str:
+        def noted(folder: str) -> str:
             path = self.folder / folder / facts["JobId"]
-            return path.read_text() if path.exists() else otherwise
+            return path.read_text().strip() if path.exists() else ""
 
         def time_of(key: str) -> datetime:
             return datetime.fromisoformat(facts[key] if "T" in facts[key] else "2999-01-01")
 
         # its own limit is no longer what it asked for
-        limit = noted("limits", f"TimeLimit={facts['TimeLimit']}").strip().partition("=")[2]
+        limit = noted("limits").partition("=")[2] or facts["TimeLimit"]
         hours, minutes, _ = limit.split(":")
         memory = facts["MinMemoryNode"]
-        slots = [tuple(line.split()) for line in noted("slots", "").splitlines()]
+        slots = [tuple(line.split()) for line in noted("slots").splitlines()]
         return Job(
             id=facts["JobId"],
             state=facts["JobState"],
