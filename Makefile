@@ -64,7 +64,7 @@ $(BIN)/ladder: $(READY) pyproject.toml envs/start.py
 # The published tables and figures, drawn again and compared with their checksums, in an environment without CUDA.
 redraw:
 	$(MAKE) setup VENV=.venv-redraw PACKAGES='-r pyproject.toml -c envs/requirements.lock'
-	.venv-redraw/bin/snakemake --cores all published || [ $$? -eq 4 ]
+	.venv-redraw/bin/snakemake --cores all published
 
 # what submits to a cluster
 setup-cluster: setup
