@@ -109,8 +109,8 @@ class Story:
 
     @cached_property
     def everything(self) -> list[Data]:
-        """All published runs with their tables, repeats too, the earliest first. To compute them
-        takes half a minute, so they are kept until the data or the code change.
+        """All published runs with their tables, repeats too, the earliest first. They take
+        long to compute, so they are kept until the data or the code change.
         """
         paths = [*judged_by(self.root / PUBLISHED), self.root / PUBLISHED / INDEX]
         data = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
