@@ -27,7 +27,8 @@ def read(report: Path) -> dict[str, Any]:
     """Of a JUnit report of pytest: tests' outcomes, the messages of failed ones, the sanitizer's
     counts by tool, and the seconds of all.
     """
-    tests, messages, sanitizer, seconds = {}, {}, {}, 0.0
+    tests, messages, seconds = {}, {}, 0.0
+    sanitizer: dict[str, dict[str, int]] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
         tests[name] = "passed"
@@ -41,9 +42,10 @@ def read(report: Path) -> dict[str, Any]:
                 messages[name] = message[:MESSAGE]
         properties = {each.get("name"): each.get("value") for each in case.iter("property")}
         if "tool" in properties:
-            sanitizer[properties["tool"]] = {
-                key: int(properties[key] or 0) for key in ("errors", "launches")
-            }
+            # each test of a tool watched a share of the rungs
+            counts = sanitizer.setdefault(str(properties["tool"]), {"errors": 0, "launches": 0})
+            for key in counts:
+                counts[key] += int(properties[key] or 0)
         seconds += float(case.get("time") or 0)
     return {
         "tests": tests,

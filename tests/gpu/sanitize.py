@@ -1,9 +1,9 @@
-"""Launch every CUDA rung on small problems: what compute-sanitizer watches (see test_sanitizer.py).
+"""Launch CUDA rungs on small problems: what compute-sanitizer watches (see test_sanitizer.py).
 
-compute-sanitizer --tool racecheck python tests/gpu/sanitize.py FOLDER
+compute-sanitizer --tool racecheck python tests/gpu/sanitize.py FOLDER SHARE
 
-FOLDER keeps what is compiled. With --compile that is all that is done, so that compilers are not
-watched too.
+FOLDER keeps what is compiled. SHARE, `2/8`, is every eighth kernel from the third on. With
+--compile nothing is launched, so that compilers are not watched too.
 """
 
 import os
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ladder.compiling.compile import Resource, compile_kernel, compile_support
+from ladder.core.files import write_whole
 from ladder.devices import cuda_operands, operands
 from ladder.devices.lock import first_gpu
 from ladder.devices.operands import exactly
@@ -58,13 +59,13 @@ def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[P
 
 
 def compiled(
-    arch: str, folder: Path
+    arch: str, folder: Path, share: str
 ) -> list[tuple[Kernel, Sequence[tuple[Configuration, Resource]]]]:
-    """What is launched of each kernel, compiled into a folder, or found there."""
+    """What is launched of each kernel of a share, compiled into a folder, or found there."""
+    first, step = map(int, share.split("/"))
+    cuda = [kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"]
     kernels = []
-    for kernel in kernel_file.discover(ROOT).values():
-        if kernel.kind != "cuda":
-            continue
+    for kernel in cuda[first::step]:
         configurations = chosen(kernel)
         asked = [(configuration, "") for configuration in configurations]
         rows = compile_kernel(kernel, asked, arch, folder / kernel.name, os.cpu_count() or 1)
@@ -72,17 +73,17 @@ def compiled(
     return kernels
 
 
-def main(folder: Path, only_compile: bool) -> None:
+def main(folder: Path, share: str, only_compile: bool) -> None:
     """Compile, launch and verify; ends with exit code 1 where a result is wrong."""
     # what memcheck sees is what leaves an allocation: nothing lies beside an operand in it
     operands.GUARD = 0
     cuda_operands.SHIFTS = 1
     gpu, wrong, launched = first_gpu(), [], 0
-    kernels = compiled(gpu.arch, folder)
+    kernels, support = compiled(gpu.arch, folder, share), folder / "support"
     if only_compile:
+        write_whole(support, compile_support("cuda", gpu.arch))  # another tool may be reading it
         return
-    (folder / "support").write_bytes(compile_support("cuda", gpu.arch))
-    device = open_device("cuda", gpu.uuids[0], folder / "support")
+    device = open_device("cuda", gpu.uuids[0], support)
     made = {}
     for kernel, rows in kernels:
         tf32 = kernel.precision == "tf32"
@@ -114,4 +115,4 @@ def main(folder: Path, only_compile: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:] == ["--compile"])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:] == ["--compile"])

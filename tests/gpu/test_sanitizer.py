@@ -1,5 +1,11 @@
-"""compute-sanitizer over every rung, and over a planted fault that it must find."""
+"""compute-sanitizer over every rung, and over a planted fault that it must find.
 
+A tool takes minutes over all rungs, so each test takes a share of them: `-n 8` uses 8 cores, and a
+run that must end early can choose some (`-k "racecheck-0 or racecheck-1"`).
+"""
+
+import fcntl
+import os
 import re
 import shutil
 import subprocess
@@ -9,13 +15,19 @@ from pathlib import Path
 import pytest
 from ladder.model.kernel_file import discover
 from planted import ROOT, Project
+from waiting import LIMIT
 
 pytestmark = pytest.mark.gpu
 
 
-def sanitize(tool: str, root: Path, folder: Path, python: str = sys.executable) -> tuple[int, str]:
-    """Errors that a tool of compute-sanitizer counts in the project's own kernels, and what it
-    printed; binaries are kept in a folder.
+SHARES = 8
+
+
+def sanitize(
+    tool: str, root: Path, folder: Path, share: str, python: str = sys.executable
+) -> tuple[int, str]:
+    """Errors that a tool of compute-sanitizer counts in a share of the project's own kernels, and
+    what it printed; binaries are kept in a folder.
     """
     command = shutil.which("compute-sanitizer")
     if not command:
@@ -25,14 +37,17 @@ def sanitize(tool: str, root: Path, folder: Path, python: str = sys.executable) 
     only = [arg for name in sorted(names) for arg in ("--kernel-name", f"kernel_name={name}")]
     # between allocations: what leaves one does not land in the next
     apart = ("--padding", "65536") if tool == "memcheck" else ()
-    launches = [python, str(root / "tests" / "gpu" / "sanitize.py"), str(folder)]
-    subprocess.run([*launches, "--compile"], timeout=500, check=True)
+    launches = [python, str(root / "tests" / "gpu" / "sanitize.py"), str(folder), share]
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling the same
+        subprocess.run([*launches, "--compile"], timeout=LIMIT, check=True)
     done = subprocess.run(
         [command, "--tool", tool, *apart, *only, *launches],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=500,
+        timeout=LIMIT,
         check=False,
     )
     summary = re.search(
@@ -50,13 +65,15 @@ def first(output: str) -> str:
 
 @pytest.fixture(scope="module")
 def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the tools share."""
-    return tmp_path_factory.mktemp("binaries")
+    """What the tools share, in whichever of pytest's processes they run."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "binaries"
 
 
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
-def test_every_rung_is_clean(tool, binaries, record_property):
-    errors, output = sanitize(tool, ROOT, binaries)
+@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("tool", ["racecheck", "memcheck", "synccheck"])
+def test_every_rung_is_clean(tool, share, binaries, record_property):
+    errors, output = sanitize(tool, ROOT, binaries / str(share), f"{share}/{SHARES}")
     done = re.search(r"(\d+) launches, 0 wrong", output)
     found = {"tool": tool, "errors": errors, "launches": int(done[1]) if done else 0}
     for name, value in found.items():
@@ -80,5 +97,5 @@ def test_a_planted_fault_is_found(project: Project, tmp_path, tool, right, wrong
     kernel = project.folder / "kernels" / "cuda" / "03_shared_tile.cu"
     assert right in kernel.read_text()
     kernel.write_text(kernel.read_text().replace(right, wrong, 1))
-    errors, output = sanitize(tool, project.folder, tmp_path / "binaries", project.python)
+    errors, output = sanitize(tool, project.folder, tmp_path / "binaries", "0/1", project.python)
     assert errors > 0, output[-3000:]

@@ -61,8 +61,9 @@ def test_an_answer_has_its_words_its_kernels_and_where_it_is_from(tmp_path, monk
 TESTS = """
 import pytest
 def test_right(record_property):
-    for name, value in {"tool": "memcheck", "errors": 2, "launches": 0}.items():
+    for name, value in {"tool": "memcheck", "errors": 2, "launches": 3}.items():
         record_property(name, value)
+test_more = test_right
 def test_wrong(): assert 0, "because " + 999 * "."
 @pytest.fixture
 def broken(): assert 0
@@ -80,6 +81,7 @@ def test_what_the_gpu_tests_found_is_read_from_their_report(tmp_path):
     outcomes = {id.rpartition("::")[2]: outcome for id, outcome in read["tests"].items()}
     assert outcomes == {
         "test_right": "passed",
+        "test_more": "passed",
         "test_wrong": "failed",
         "test_broken": "failed",
         "test_skipped": "skipped",
@@ -88,7 +90,7 @@ def test_what_the_gpu_tests_found_is_read_from_their_report(tmp_path):
     assert re.match(r"AssertionError: because \.+$", wrong)
     assert len(wrong) == checks.MESSAGE
     assert "assert 0" in broken
-    assert read["sanitizer"] == {"memcheck": {"errors": 2, "launches": 0}}
+    assert read["sanitizer"] == {"memcheck": {"errors": 4, "launches": 6}}
 
 
 @pytest.fixture
