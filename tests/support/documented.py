@@ -112,12 +112,7 @@ HERE, ON_GPU = (
 SMOKE = "snakemake --cores 1 --config campaign=smoke"
 REPRODUCE = "snakemake --cores 1 reproduce"
 NEW, NEW_CUDA = "ladder new mine --cpu", "ladder new mine"
-MINE = (
-    ("NAME [--cpu]", "own --cpu"),
-    ("NAME --ptx", "own_ptx --ptx"),
-    ("NAME", "own"),
-    ("FILE", "kernels/cpu/mine.c"),
-)
+MINE = (("NAME [--cpu]", "own --cpu"), ("NAME --ptx", "own_ptx --ptx"), ("NAME", "own"))
 NIGHTS = ("mon", "tue", "wed", "thu")
 
 IN_A_CLONE: list[tuple[Way, list[str]]] = [
@@ -138,22 +133,10 @@ IN_A_CLONE: list[tuple[Way, list[str]]] = [
     ),
     (Way(HERE, answer="\nClaims: "), [REPRODUCE, f"{REPRODUCE} --config *"]),
     (Way(HERE, after=SMOKE), [f"{SMOKE} --report report.html"]),
+    (Way(HERE, after=NEW), ["snakemake --cores 1 --config 'kernels=[cpu/mine]'"]),
     (
-        Way(HERE, after=NEW),
-        [
-            "snakemake --cores all --config campaign=smoke 'devices=[cpu]' 'kernels=[cpu/mine]'",
-            "snakemake --cores 1 --config 'kernels=[cpu/mine]'",
-            "ladder try kernels/cpu/mine.c",
-        ],
-    ),
-    (
-        Way(HERE, after=NEW, given=MINE),
-        [
-            "ladder try FILE",
-            "ladder new NAME [--cpu]",
-            "ladder new NAME --ptx",
-            "ladder new NAME --tensor",
-        ],
+        Way(HERE, given=MINE),
+        ["ladder new NAME [--cpu]", "ladder new NAME --ptx", "ladder new NAME --tensor"],
     ),
     (Way(HERE, given=((" A B", " mon tue"),)), ["ladder compare A B", "ladder compare mon tue *"]),
     (
@@ -291,7 +274,10 @@ ELSEWHERE: dict[str, list[str]] = {
         "docs/bring-your-kernel.md: *"
     ],
     "tests/workflow/test_author.py::test_the_session_on_the_page_comes_out_as_it_says": [
-        "docs/first-kernel.md: diff"
+        "docs/first-kernel.md: diff",
+        "ladder try kernels/cpu/mine.c",
+        "ladder try FILE",
+        "snakemake --cores all --config campaign=smoke 'devices=[cpu]' 'kernels=[cpu/mine]'",
     ],
     "tests/unit/test_export.py::test_the_code_of_the_page_launches": ["docs/export.md: *"],
     "tests/workflow/test_documented.py::test_a_block_of_a_campaign_is_planned": [
