@@ -18,7 +18,8 @@ import pytest
 from ladder.core.errors import NOTHING_MEASURED
 from planted import C_RIGHT, ROOT, c_kernel
 
-pytestmark = pytest.mark.container
+# building the image takes the first test minutes
+pytestmark = [pytest.mark.container, pytest.mark.timeout(3600)]
 
 PAGE = (ROOT / "docs" / "container.md").read_text()
 HARDENED = [
