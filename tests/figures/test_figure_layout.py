@@ -14,6 +14,7 @@ from ladder.figures import draw as figures
 from ladder.figures.data import View
 from ladder.measuring import counters
 from ladder.storage import csv_files
+from waiting import LIMIT
 
 NAMES = [
     *(name for name in figures.FIGURES if name != "ratio"),
@@ -178,8 +179,8 @@ def test_ctrl_c_while_figures_are_drawn_is_the_jobs_to_tell(dataset, tmp_path, m
     monkeypatch.setattr(figures, "_draw_and_save", slow)
     process = get_context("fork").Process(target=drawing, args=(*dataset, tmp_path, 2))
     process.start()
-    assert all(BEGUN.acquire(timeout=60) for _ in range(2))
+    assert all(BEGUN.acquire(timeout=LIMIT) for _ in range(2))
     os.killpg(process.pid, signal.SIGINT)  # as the terminal does: all of them get it
-    process.join(20)
+    process.join(LIMIT)
     assert process.exitcode == 0
     assert capfd.readouterr().err == ""

@@ -36,9 +36,7 @@ def edit(path: Path, old: str, new: str) -> None:
 def ladder(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
     command = [project.python, "-m", "ladder", *arguments]
-    return subprocess.run(
-        command, cwd=project.folder, capture_output=True, text=True, check=False, timeout=600
-    )
+    return subprocess.run(command, cwd=project.folder, capture_output=True, text=True, check=False)
 
 
 class SameProcess(Executor):

@@ -46,7 +46,7 @@ def test_what_each_compiler_made_is_measured_as_its_own(project):
 
 def test_every_rung_compiles_by_nvrtc(tmp_path):
     """For sm_90. `tests/unit/test_other_gpus.py` compiles the first element type for others, and
-    `make` compiles all by nvcc.
+    `tests/published/test_pages.py` the published configurations by nvcc.
     """
     text = (
         "campaign: x\nkernels: ['cuda/*']\ncompiler: nvrtc\nelement_types: [float32, float64, "

@@ -128,7 +128,7 @@ def test_on_a_terminal_a_line_says_what_is_being_done_and_is_gone_in_the_end(min
     terminal, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     command = [project.python, "-m", "ladder", *TRY]
-    subprocess.run(command, cwd=project.folder, stdout=inner, stderr=inner, check=True, timeout=600)
+    subprocess.run(command, cwd=project.folder, stdout=inner, stderr=inner, check=True)
     os.set_blocking(terminal, False)
     with os.fdopen(terminal, "rb") as everything:
         lines = everything.read().decode().replace("\r\n", "\n").split("\n")
