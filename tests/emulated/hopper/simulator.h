@@ -3,6 +3,7 @@
 // between its start and the wait for it: boxes arrive late, matrix instructions read shared memory late, and until then their sums are NaN.
 // A kernel that waits for the wrong thing gets wrong results or hangs, and a hang is reported.
 #pragma once
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -98,8 +99,12 @@ struct Block {
   int alive = 0;
 };
 struct Thread {
-  ucontext_t context;
-  std::vector<uint8_t> stack;
+  ucontext_t context;  // to start it
+  jmp_buf left;        // where it has left off
+  bool started = false;
+  std::unique_ptr<uint8_t[]> stack;
+  const void* condition = nullptr;  // that it waits for
+  bool (*holds)(const void*);
   Block* block = nullptr;
   unsigned index = 0;
   bool done = false, arrived = false;                    // at the cluster's barrier
@@ -110,24 +115,36 @@ struct Thread {
   uint32_t lanes[5];                         // what it gives to an instruction of its warp
 };
 
+constexpr size_t STACK = 48 << 10;  // bytes, of a thread
 inline std::mt19937 dice;
 inline std::vector<std::unique_ptr<Block>> blocks;  // of the cluster that runs
 inline std::vector<std::unique_ptr<Thread>> threads;
 inline std::vector<std::function<void()>> copies;  // to shared memory, on their way
 inline Meeting whole_cluster;
-inline ucontext_t scheduler;
+inline jmp_buf scheduler;
 inline Thread* now = nullptr;
 inline uint64_t progress = 0;
 inline std::string failure;
 
-inline void yield() {
-  Thread* mine = now;
-  swapcontext(&mine->context, &scheduler);
-}
+// Leaves the thread until the condition holds. The scheduler, to which no thread is `now`, asks for that: it switches to no thread that would
+// only wait.
 template <class Condition>
 void wait_until(Condition condition) {
-  while (!condition()) yield();
+  if (!condition()) {
+    now->condition = &condition;
+    now->holds = [](const void* asked) { return (*static_cast<const Condition*>(asked))(); };
+    if (!_setjmp(now->left)) _longjmp(scheduler, 1);
+  }
   ++progress;
+}
+// Goes on with a thread until it waits or ends. `_setjmp` keeps no signals: `swapcontext` asks the kernel for them at each switch.
+inline void go_on(Thread* thread) {
+  now = thread;
+  thread->condition = nullptr;
+  if (_setjmp(scheduler)) return;
+  if (thread->started) _longjmp(thread->left, 1);
+  thread->started = true;
+  setcontext(&thread->context);
 }
 // Waits until `count` threads have come. The last one calls `act`.
 template <class Act>
@@ -489,7 +506,7 @@ inline void body() {
   now->done = true;
   --now->block->alive;
   ++progress;
-  swapcontext(&now->context, &scheduler);
+  _longjmp(scheduler, 1);
 }
 
 // One cluster, from the block with the number `first` on.
@@ -507,10 +524,9 @@ inline void run_cluster(unsigned size, Index first, unsigned count, int shared) 
   for (auto& block : blocks)
     for (unsigned t = 0; t < count; ++t) {
       auto thread = std::make_unique<Thread>();
-      thread->block = block.get(), thread->index = t, thread->stack.resize(48 << 10);
+      thread->block = block.get(), thread->index = t, thread->stack.reset(new uint8_t[STACK]);  // nothing is written to it: that takes long
       getcontext(&thread->context);
-      thread->context.uc_stack.ss_sp = thread->stack.data(), thread->context.uc_stack.ss_size = thread->stack.size();
-      thread->context.uc_link = &scheduler;
+      thread->context.uc_stack.ss_sp = thread->stack.get(), thread->context.uc_stack.ss_size = STACK;
       makecontext(&thread->context, body, 0);
       threads.push_back(std::move(thread));
     }
@@ -532,9 +548,9 @@ inline void run_cluster(unsigned size, Index first, unsigned count, int shared) 
         i += 31;
         continue;
       }
-      now = thread;
+      if (thread->condition && !thread->holds(thread->condition)) continue;
       threadIdx = {thread->index, 0, 0}, blockIdx = thread->block->index;
-      swapcontext(&scheduler, &thread->context);
+      go_on(thread);
     }
     if (!left && copies.empty()) break;
     for (size_t i = 0; i < copies.size();)
