@@ -7,20 +7,13 @@ from statistics import median
 from ladder.core.stats import geometric_mean
 from ladder.core.types import OF_CUDA
 from ladder.core.verdicts import SAME, interval
-from ladder.figures.data import View, lettered
+from ladder.figures.data import View
 from ladder.model.baselines import ALGORITHMS
 from ladder.model.problem import Problem
 
 from book.data import Row, Story
-from book.markdown import (
-    interval_notes,
-    kernel_text,
-    markdown_table,
-    problem_text,
-    times_text,
-    whence,
-)
-from book.past import TUNED, fastest_of, fastest_rungs, reference_errors
+from book.markdown import interval_notes, markdown_table, problem_text, whence
+from book.past import TUNED, cells, fastest_of, fastest_rungs, reference_errors
 
 COLUMNS = [
     "problem",
@@ -107,19 +100,9 @@ def _warm(data: View) -> str:
     errors = reference_errors(data)
     lines = []
     for row in rows:
-        lines.append(
-            [
-                problem_text(row["problem"]),
-                kernel_text(row["kernel"]),
-                f"{row['tflops']:.0f}",
-                lettered(f"×{row['ratio']:.3f}", row),
-                interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]),
-                times_text(_over(data, row, "cublas_fp32_sums")),
-                times_text(_over(data, row, "cublaslt_best")),
-                f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
-                f"`{row['configuration']}`",
-            ]
-        )
+        others = (_over(data, row, name) for name in ("cublas_fp32_sums", "cublaslt_best"))
+        lines.append(cells(row, errors, *others))
+        lines[-1].insert(2, f"{row['tflops']:.0f}")
     ahead = sum(row["ratio"] >= 1 for row in rows)
     behind = [problem_text(row["problem"]) for row in rows if row["ratio_high"] < 1]
     listed = f" ({'; '.join(behind)})" if behind else ""

@@ -103,6 +103,21 @@ def fastest_of(data: View, tuned: bool) -> list[Row]:
     return [row for row in fastest_rungs(data) if (row["problem"] in TUNED) is tuned]
 
 
+def cells(row: Row, errors: pd.Series, *others: float) -> list[str]:
+    """Return the cells of a fastest rung: problem, rung, ratio and interval, its speedups over
+    `others`, its error as a multiple of the reference's, and its configuration.
+    """
+    return [
+        problem_text(row["problem"]),
+        kernel_text(row["kernel"]),
+        lettered(f"×{row['ratio']:.3f}", row),
+        interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]),
+        *map(times_text, others),
+        f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
+        f"`{row['configuration']}`",
+    ]
+
+
 def _of_best(data: View, row: Row) -> float:
     """Return a rung's ratio to cuBLAS's fastest algorithm; NaN if none was timed."""
     others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
@@ -141,18 +156,7 @@ def _beside(story: Story, data: View, tuned: bool) -> str:
     lines = []
     for row in rows:
         at = aligned.get((row["problem"], f"{row['kernel']} {row['configuration']}"), math.nan)
-        lines.append(
-            [
-                problem_text(row["problem"]),
-                kernel_text(row["kernel"]),
-                lettered(f"×{row['ratio']:.3f}", row),
-                interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]),
-                times_text(at),
-                times_text(_of_best(data, row)),
-                f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
-                f"`{row['configuration']}`",
-            ]
-        )
+        lines.append(cells(row, errors, at, _of_best(data, row)))
     algorithms = data.summary[
         (data.summary["kernel"] == "cublaslt_best") & (data.summary["configuration"] != "-")
     ]
@@ -177,20 +181,16 @@ def _beside(story: Story, data: View, tuned: bool) -> str:
     beyond = sum(_of_best(data, row) >= 1 for row in rows)
     precise = sum(row["frobenius_error"] <= ACCURATE * errors[row["problem"]] for row in rows)
     middle = median(row["ratio"] for row in rows)
-    tuned_on = (
+    tuning = (
         f"The rungs were tuned on these {len(rows)} problems; the median of the ratios to "
         f"cuBLAS is ×{middle:.3f}"
-    )
-    not_tuned = (
-        f"Nothing was tuned on these {len(rows)} problems: the rungs are {_means(data, rows)}"
-    )
-    ahead_of = (
-        f"They are ahead of cuBLAS on {ahead}, on {surely} with the whole interval, and of "
-        f"its fastest algorithm on {beyond}"
+        if tuned
+        else f"Nothing was tuned on these {len(rows)} problems: the rungs are {_means(data, rows)}"
     )
     text = (
-        f"{tuned_on if tuned else not_tuned}.{timed} {ahead_of}; errors are at most ×{ACCURATE} "
-        f"of cuBLAS's on {precise}:"
+        f"{tuning}.{timed} They are ahead of cuBLAS on {ahead}, on {surely} with the whole "
+        f"interval, and of its fastest algorithm on {beyond}; errors are at most ×{ACCURATE} of "
+        f"cuBLAS's on {precise}:"
     )
     return f"{text}\n\n{markdown_table(columns, lines, (0, 1, -1), interval_notes(data)[1])}"
 

@@ -160,8 +160,8 @@ def mix(story: Story, problem: str, *kernels: str) -> str:
     rows = []
     for kernel in kernels:
         counts = loops.mix(story, kernel, problem)
-        cells = [*map(number, counts.values()), loops.share(counts)] if counts else []
-        rows.append([kernel_text(kernel), *cells] if counts else [kernel_text(kernel), NOTHING])
+        cells = [*map(number, counts.values()), loops.share(counts)] if counts else [NOTHING]
+        rows.append([kernel_text(kernel), *cells])
     columns = ["main loop of", "FFMA", "LDS", "LDG", "other", "share of FFMA"]
     return markdown_table(columns, rows)
 
