@@ -8,6 +8,7 @@ Runs `pytest -m gpu`, and keeps how every test ended, why one failed, and what t
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def read(report: Path) -> dict[str, Any]:
     counts by tool, and the seconds of all.
     """
     tests, messages, seconds = {}, {}, 0.0
-    sanitizer: dict[str, dict[str, int]] = {}
+    sanitizer: dict[str, Counter[str]] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
         tests[name] = "passed"
@@ -43,9 +44,8 @@ def read(report: Path) -> dict[str, Any]:
         properties = {each.get("name"): each.get("value") for each in case.iter("property")}
         if "tool" in properties:
             # each test of a tool watched a share of the rungs
-            counts = sanitizer.setdefault(str(properties["tool"]), {"errors": 0, "launches": 0})
-            for key in counts:
-                counts[key] += int(properties[key] or 0)
+            counts = {key: int(properties[key] or 0) for key in ("errors", "launches")}
+            sanitizer.setdefault(str(properties["tool"]), Counter()).update(counts)
         seconds += float(case.get("time") or 0)
     return {
         "tests": tests,
