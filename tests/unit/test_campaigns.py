@@ -49,7 +49,12 @@ def write(root: Path, name: str, data) -> Path:
 
 def campaigns(root: Path, files=(), config=None, submits=False, is_main=True) -> Campaigns:
     return Campaigns(
-        root, files, config or {}, lambda campaign, devices, gpus: ["sm_90"], submits, is_main
+        root,
+        files,
+        config or {},
+        lambda campaign, devices, gpus: ["sm_90"],
+        lambda: submits,
+        is_main,
     )
 
 

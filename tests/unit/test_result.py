@@ -53,7 +53,7 @@ def compiled(folder, *rows):
 
 
 def test_the_table_has_every_kernel_at_one_size_in_the_order_of_the_ladder(dataset):
-    result, failures = final_table.summary({"aggregate": [dataset / "best.csv"]}, 200)
+    result, failures = final_table.summary([dataset / "best.csv"], 200)
     assert failures == ""
     best = at_4096(dataset).set_index("kernel")
     lines = result.strip().splitlines()
@@ -122,13 +122,14 @@ def test_what_is_not_right_is_named_with_its_reason(tables, tmp_path):
 
 
 def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
-    build = compiled(tmp_path, "02_y,-,sm_80,compiled,", "02_y,-,sm_90,compiled,")
+    build = compiled(
+        tmp_path / "build" / "sm_80" / "02_y", "02_y,-,sm_80,compiled,", "02_y,-,sm_90,compiled,"
+    )
     counters = written(tmp_path / "counters.csv", "kernel,reason\na,no ncu\nb,no ncu\n")
-    page, *drawn = (tmp_path / name for name in ("index.html", "1.checked", "2.checked", "3"))
-    for path in (page, *drawn[:2]):
-        path.touch()
-    made = {"compile": [build], "count": [counters], "check_drawn": drawn, "index": [page]}
-    result, failures = final_table.summary(made, 80)
+    page, *drawn = (
+        tmp_path / name for name in ("index.html", "1/drawn.checked", "2/drawn.checked")
+    )
+    result, failures = final_table.summary([build, counters, page, *drawn], 80)
     assert result.strip().splitlines() == [
         "compiled but not measured, for want of a device: 1 kernel(s) for sm_80, sm_90",
         f"counters of 2 kernel(s) in {counters}: no ncu",
@@ -143,12 +144,12 @@ def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_pat
     redrawn = tmp_path / "results" / "redrawn" / "nvidia-made-up" / "default"
     shutil.copytree(dataset, redrawn)
     page = written(redrawn.parents[1] / "index.html", "")
-    made = {"redraw": [redrawn / "best.csv", redrawn / "summary.csv"], "index": [page]}
+    made = [redrawn / "best.csv", redrawn / "summary.csv", page]
     result, failures = final_table.summary(made, 200)
     assert failures == ""
     assert result.strip().startswith("NVIDIA Made Up, M=4096")
     assert result.endswith(f"Explore the results: {page}")
-    both, _ = final_table.summary({**made, "aggregate": [dataset / "best.csv"]}, 200)
+    both, _ = final_table.summary([*made, dataset / "best.csv"], 200)
     assert both.count("NVIDIA Made Up, M=4096") == 1
     assert str(page) not in both
 
@@ -177,11 +178,12 @@ def test_every_dataset_of_a_campaign_is_shown_and_of_published_ones_the_headline
 ):
     monkeypatch.chdir(tmp_path)
     names = ("cpu-x", "nvidia-h100", "nvidia-h200", "nvidia-z")
-    made = [Path("redrawn") / name / "default" / "best.csv" for name in names]
-    for path in made:
+    redrawn = [Path("redrawn") / name / "default" / "best.csv" for name in names]
+    own = [Path("mine") / name / "best.csv" for name in names]
+    for path in redrawn + own:
         shutil.copytree(dataset, path.parent)
-    for rule, shown in (("redraw", made[2:3]), ("aggregate", made)):
-        result, _ = final_table.summary({rule: made}, 100)
+    for made, shown in ((redrawn, redrawn[2:3]), (own, own), (redrawn + own, own)):
+        result, _ = final_table.summary(made, 100)
         assert re.findall(r"problem\(s\): (.*)", result) == list(map(str, shown))
         assert result.count("NVIDIA Made Up, M=4096") == len(shown)
 
@@ -216,20 +218,20 @@ def test_a_damaged_file_is_a_line_that_names_it(dataset, tmp_path, name, garbage
     folder = shutil.copytree(dataset, tmp_path / dataset.name)
     (folder / name).write_bytes(garbage)
     with pytest.raises(InputError, match=re.escape(str(folder / name))):
-        final_table.summary({"aggregate": [folder / "best.csv"]}, 80)
+        final_table.summary([folder / "best.csv"], 80)
 
 
 def test_a_run_that_measured_nothing_says_so(dataset, tmp_path):
     (first, *_), best = (dataset / "samples").glob("*.parquet"), dataset / "best.csv"
-    made = {"measure": [first], "confirm": [dataset / "confirmed.parquet"], "aggregate": [best]}
+    made = [first, dataset / "confirmed.parquet", best]
     assert final_table.nothing_measured(made, {first}) == ""
-    assert final_table.nothing_measured({"compile": [best]}, {best}) == ""  # for want of a device
+    assert final_table.nothing_measured([best], {best}) == ""  # for want of a device
     forced = tmp_path / first.name
     rows, session = samples.read(first)
     rows = [row | {"time": "2026-01-02T12:00:00+00:00"} for row in rows]
     samples.write(forced, rows, session | {"measured": 0})
     # neither were jobs forced whose journals had everything
-    for files, done in ((made, set()), (made, {best}), ({"measure": [forced]}, {forced})):
+    for files, done in ((made, set()), (made, {best}), ([forced], {forced})):
         message = final_table.nothing_measured(files, done)
         assert message.startswith(
             "Nothing was measured: all measurements are from earlier runs, the last of 2026-01-0"
@@ -255,5 +257,5 @@ def test_times_that_are_no_result_are_told_at_the_end(tables):
         "itself has 110.0 % (95 % interval 61.9 to "
         "195.3) at the first. Measure again while nothing else runs",
     ]
-    printed, _ = final_table.summary({"aggregate": [result.folder / "best.csv"]}, 200)
+    printed, _ = final_table.summary([result.folder / "best.csv"], 200)
     assert "no ratio is a result at 256 warm, 4096 warm" in printed

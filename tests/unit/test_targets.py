@@ -113,7 +113,7 @@ def asked(of_campaign, gpu, usual, attempt=1, threads=2, **wildcards):
     partitions = {
         name: vars(partition) for name, partition in of_campaign.campaign.partitions.items()
     }
-    run = campaigns.Campaigns(ROOT, [], {}, lambda *_: [], submits=False, is_main=True)
+    run = campaigns.Campaigns(ROOT, [], {}, lambda *_: [], submits=bool, is_main=True)
     run._targets["t"] = of_campaign
     vars(run)["data"] = {"t": {"partitions": partitions}}
     requests = run.requests(gpu, **usual)
@@ -128,11 +128,13 @@ def test_what_the_job_of_a_machine_asks_for():
     memory = made().measuring_mb() + 2
     assert asked(made(), True, usual, device="nvidia-x") == {
         "gpu": 1,
+        "measuring": 1,
         "mem_mb": memory,
         "runtime": 10,
     }
     assert asked(made(), True, usual, attempt=3, device="cpu-y") == {
         "gpu": 0,
+        "measuring": 1,
         "mem_mb": 3 * memory,
         "runtime": 30,
     }
@@ -155,6 +157,7 @@ def test_what_the_job_of_a_partition_asks_for():
     of_gpu = asked(of_campaign, True, usual, attempt=2, device="one")
     assert of_gpu == {
         "gpu": None,
+        "measuring": 1,
         "mem_mb": 10,
         "runtime": 14,
         "slurm_partition": "p",

@@ -46,7 +46,8 @@ def last(done, lines):
 
 def test_a_wrong_kernel_beside_a_right_one_is_told_last_and_by_the_exit_code(done):
     assert done.first.returncode == 2, done.first.stdout[-4000:]
-    where, head, cuda, typo, wrong, hint = last(done.first, 6)
+    where, head, *failed, hint = last(done.first, 6)
+    wrong, typo, cuda = sorted(failed)
     assert re.search(
         r"device busy \d+ % of measuring time \(\S+ s\); tables and figures in "
         r"results/tiny/cpu-\S+$",
@@ -124,8 +125,12 @@ def test_what_failed_because_of_the_compiler_is_compiled_by_the_next_run(
     done.write("bin/cc", fake).chmod(0o755)
     monkeypatch.setenv("CC", str(done.folder / "bin" / "cc"))
     monkeypatch.setenv("NO_COLOR", "1")
-    command = [done.python, "-m", "snakemake", "-s", done.folder / "Snakefile", "--cores", "1"]
+    command = [done.python, "-m", "snakemake", "-s", done.folder / "workflow" / "Snakefile"]
     command += [
+        "--directory",
+        tmp_path,
+        "--cores",
+        "1",
         "--configfile",
         done.folder / "config" / "test.yaml",
         "--until",
@@ -137,7 +142,7 @@ def test_what_failed_because_of_the_compiler_is_compiled_by_the_next_run(
     def run():
         return subprocess.run(
             command,
-            cwd=tmp_path,
+            cwd="/",
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -154,6 +159,15 @@ def test_what_failed_because_of_the_compiler_is_compiled_by_the_next_run(
     assert run().returncode == 0
     (resources,) = tmp_path.glob("results/tiny-cpu-85_fresh/build/cpu-*/85_fresh/resources.csv")
     assert ",compiled," in resources.read_text()
+
+
+def test_a_report_has_a_description_and_nothing_made_has_changed(done):
+    (summary,) = done.folder.glob("results/tiny/cpu-*/summary.csv")
+    done.ok(*RUN[:2], "--report", "report.html", "--", str(summary.relative_to(done.folder)))
+    report = (done.folder / "report.html").read_text()
+    assert "each timed beside the vendor" in report
+    assert "summary.csv" in report
+    assert "\nresults/" not in done.ok(*RUN[:2], "--list-changes", "code")
 
 
 def test_where_nothing_can_be_written_is_a_line(project):

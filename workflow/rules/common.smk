@@ -4,6 +4,7 @@ import shlex
 import shutil
 import sys
 from contextlib import suppress
+from functools import cache
 
 from ladder.compiling import provenance, toolchain
 from ladder.core import files
@@ -11,15 +12,12 @@ from ladder.core.errors import InputError, clear_errors
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import detect
 from ladder.model.kernel_file import strays
-from ladder.pipeline import code_digest, datasets, messages, start
+from ladder.pipeline import code_digest, datasets, engine, messages, start
 from ladder.pipeline.campaigns import Campaigns
 from ladder.storage import dataset_layout, published_index
 
-# Snakemake does not say whether it submits jobs. Both settings together are there only if it does.
-SUBMITS = (
-    workflow.nodes is not None
-    and workflow.resource_settings.default_resources is not None
-)
+RUN = engine.Run()
+SNAKEFILE = files.ROOT / "workflow" / "Snakefile"
 
 with clear_errors():
     start.check_installation(sys.executable, files.ROOT)
@@ -29,14 +27,14 @@ with clear_errors():
         start.interrupt_once()
         start.check_writable(
             Path.cwd(),
-            f"{sys.executable} -m snakemake -s {shlex.quote(str(workflow.main_snakefile))} --cores 1",
+            f"{sys.executable} -m snakemake -s {shlex.quote(str(SNAKEFILE))} --cores 1",
         )
     CAMPAIGNS = Campaigns(
         files.ROOT,
         list(map(Path, workflow.overwrite_configfiles)),
         dict(config),
         toolchain.architectures,
-        submits=SUBMITS,
+        submits=lambda: engine.submits(workflow),
         is_main=workflow.is_main_process,
     )
     CAMPAIGN, REPRODUCED = CAMPAIGNS.name, CAMPAIGNS.reproduce_name
@@ -51,13 +49,13 @@ if workflow.is_main_process:
         warnings += detect.left_out()
     for warning in warnings:
         print(f"Warning: {warning}", file=sys.stderr)
-    # On this machine one GPU at a time, unless `--resources gpu=N` says how many. A cluster knows how many it has.
-    if not SUBMITS and "gpu" not in workflow.global_resources:
-        workflow.register_resource("gpu", 1)
 # With --sdm apptainer, jobs run the image's package, which lies at this path: in its place they get the one of this checkout.
-BIND = f" --bind {shlex.quote(str(files.ROOT))}:/opt/gemm-ladder"
-if BIND not in workflow.deployment_settings.apptainer_args:
-    workflow.deployment_settings.apptainer_args += BIND
+start.bind(files.ROOT, "/opt/gemm-ladder")
+
+
+# What profiles/default limits is of this machine: submitted jobs do not count.
+resource_scopes:
+    measuring="local",
 
 
 wildcard_constraints:
@@ -103,9 +101,13 @@ def plan_digest(name):
     )
 
 
+# all jobs of a device have the same
+fingerprint_of = cache(provenance.fingerprint)
+
+
 def fingerprint(wildcards):
     """What a measurement depends on besides the project."""
-    return provenance.fingerprint(targets_of(wildcards).device(wildcards.device))
+    return fingerprint_of(targets_of(wildcards).device(wildcards.device))
 
 
 def measuring_threads(wildcards):
@@ -145,7 +147,22 @@ def redrawn(wildcards):
 
 
 def counted(wildcards):
-    """The figures of hardware counters. What they lack is an error before anything is measured."""
+    """The figures of hardware counters, and what a run prints last. What they lack is an error before anything is measured."""
     with clear_errors():
+        targets = targets_of(wildcards)
         # the machines that run submitted jobs may have other programs
-        return targets_of(wildcards).counted(SUBMITS or bool(shutil.which("ncu")))
+        figures = targets.counted(engine.submits(workflow) or bool(shutil.which("ncu")))
+        return figures + targets.datasets.files(
+            dataset_layout.COUNTERS, "best.csv", kind="cuda"
+        )
+
+
+def reproduced(wildcards):
+    """The judgments of all claims, and the measurements and tables that they are about."""
+    with clear_errors():
+        everything = CAMPAIGNS.targets(REPRODUCED).everything()
+    return [f"results/{REPRODUCED}/reproduced.json"] + [
+        path
+        for path in everything
+        if path.endswith((".csv", ".parquet")) and "/build/" not in path
+    ]

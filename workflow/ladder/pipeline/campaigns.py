@@ -50,8 +50,8 @@ class Campaigns:
     """Returns the architectures for CUDA kernels, from a campaign, its devices and the GPUs of this
     machine.
     """
-    submits: bool
-    """Whether jobs are submitted to other machines."""
+    submits: Callable[[], bool]
+    """Returns whether jobs are submitted to other machines."""
     is_main: bool
     """Whether this process plans the jobs. Then an unusable kernel file is an error in a campaign
     that chooses it, and plans are written.
@@ -178,7 +178,7 @@ class Campaigns:
         campaign = campaign_file.load(data, source, kernels, self.refused if self.is_main else {})
         gpus = self.gpus(campaign)
         devices = detect.resolve(campaign, gpus, detect.detect_cpu())
-        if self.submits and not campaign.partitions:
+        if self.submits() and not campaign.partitions:
             raise InputError(
                 f"{source}: partitions: missing, and this machine's devices are not those that "
                 "submitted jobs run on; expected the "
@@ -208,8 +208,10 @@ class Campaigns:
 
         The resources are the `usual` ones and those that partitions name. A job does not request a
         resource for which neither has an amount. A usual amount may be a function of the targets
-        and the threads. `gpu` says whether the job runs on the device.
+        and the threads. `gpu` says whether the job runs on the device: it then also requests to be
+        `measuring`, which profiles/default limits.
         """
+        usual |= {"measuring": 1} if gpu else {}
 
         def request(resource: str) -> Callable[..., Any]:
             def amount(wildcards: Any, threads: int, attempt: int) -> Any:

@@ -52,19 +52,20 @@ def closure(*modules: str) -> set[str]:
     return reached
 
 
+@lru_cache
+def contents(module: str) -> bytes:
+    """Return the text of a module, and of the device code and pages beside it."""
+    files = [path(module), *path(module).parent.glob(f"{path(module).stem}.html")]
+    if module.startswith("devices"):
+        files += sorted({*(PACKAGE / "devices").glob("*.c*"), *(PACKAGE / "devices").glob("*.h")})
+    if module == "analysis.tables":  # which names the columns of its tables
+        files.append(PACKAGE.parent / "schemas" / "data.yaml")
+    return b"".join(file.read_bytes() for file in files)
+
+
 def digest(*modules: str) -> str:
-    """Return a digest of the modules, all that they import, and the device code and pages beside
-    them.
-    """
+    """Return a digest of the contents of the modules, and of all that they import."""
     state = hashlib.sha256()
     for module in sorted(closure(*modules)):
-        files = [path(module), *path(module).parent.glob(f"{path(module).stem}.html")]
-        if module.startswith("devices"):
-            files += sorted(
-                {*(PACKAGE / "devices").glob("*.c*"), *(PACKAGE / "devices").glob("*.h")}
-            )
-        if module == "analysis.tables":  # which names the columns of its tables
-            files.append(PACKAGE.parent / "schemas" / "data.yaml")
-        for file in files:
-            state.update(file.read_bytes())
+        state.update(contents(module))
     return state.hexdigest()[:16]

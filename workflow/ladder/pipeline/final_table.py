@@ -18,7 +18,7 @@ from ladder.core.types import FAILED, rate_unit
 from ladder.model.baselines import is_baseline
 from ladder.model.kernel_file import path_of
 from ladder.storage.csv_files import read_csv
-from ladder.storage.dataset_layout import REDRAWN, read_environment
+from ladder.storage.dataset_layout import COUNTERS, REDRAWN, read_environment
 from ladder.storage.published_index import HEADLINE
 from ladder.storage.samples import last_time, session
 
@@ -28,8 +28,6 @@ KERNELS_FAILED = 2
 A kernel fails if one of its configurations is `incorrect`, `compile_error`, `launch_error` or
 `timeout`.
 """
-MEASURING = ("measure", "confirm")
-"""The rules whose jobs measure."""
 COLUMNS = 999
 """The width of the screen if the output is not a terminal."""
 REASON = 240
@@ -78,25 +76,29 @@ class Result:
         return sorted(rows.to_dict("records"), key=_context)
 
 
-def summary(made: Mapping[str, Sequence[Path]], columns: int) -> tuple[str, str]:
+def summary(files: Collection[Path], columns: int) -> tuple[str, str]:
     """Return two texts to print: the result of a run, and its failed kernels ("" if none).
 
-    `made` are the files of the run's jobs by rule; `columns` is the width of the screen. Each
-    dataset of a campaign gets a table; of published ones, the headline dataset, else the first.
-    Raises `InputError` for a file that its job did not make in this form.
+    `files` are those of the run's jobs; `columns` is the width of the screen. Each dataset of a
+    campaign gets a table; of published ones, the headline dataset, else the first. Raises
+    `InputError` for a file that its job did not make in this form.
     """
 
-    def there(rule: str) -> list[Path]:
-        return [path for path in made.get(rule, []) if path.exists()]
+    def named(name: str) -> list[Path]:
+        return [path for path in files if path.name == name]
 
+    folders = [path.parent for path in named("best.csv")]
     own, redrawn = (
-        [path.parent for path in there(rule) if path.name == "best.csv"]
-        for rule in ("aggregate", "redraw")
+        [folder for folder in folders if (REDRAWN in folder.parts) == drawn]
+        for drawn in (False, True)
     )
     redrawn.sort(key=lambda folder: not folder.as_posix().endswith(HEADLINE))
     results = [Result.read(folder) for folder in own]
     compiled = [
-        row for path in there("compile") for row in read_csv(path, text=True).to_dict("records")
+        row
+        for path in named("resources.csv")
+        if path.parts[-4] == "build"
+        for row in read_csv(path, text=True).to_dict("records")
     ]
     text: list[str] = []
     # a run that only draws published data has them as its result
@@ -104,14 +106,14 @@ def summary(made: Mapping[str, Sequence[Path]], columns: int) -> tuple[str, str]
         text += ["", *table(result, columns)]
     text += [line for result in results for line in doubtful(result)]
     text += ["", *compiled_only(results, compiled)]
-    for path in there("count"):
+    for path in named(COUNTERS):
         reasons = read_csv(path, ("reason",), text=True)["reason"]
         why = ", ".join(filter(None, reasons.unique()))
         text.append(f"counters of {len(reasons)} kernel(s) in {path}{why and f': {why}'}")
-    pages = [path for path in there("index") if not own or REDRAWN not in path.parts]
+    pages = [path for path in named("index.html") if not own or REDRAWN not in path.parts]
     text += [f"Explore the results: {path}" for path in pages]
     text += [busy_share(folder) for folder in own]
-    if drawn := len(there("check_drawn")):
+    if drawn := len(named("drawn.checked")):
         text.append(
             f"{drawn} published dataset(s) drawn again, each byte as it was published; tables and "
             f"figures in results/{REDRAWN}/"
@@ -119,13 +121,13 @@ def summary(made: Mapping[str, Sequence[Path]], columns: int) -> tuple[str, str]
     return "\n".join(text).rstrip(), "\n".join(failures(results, compiled))
 
 
-def nothing_measured(made: Mapping[str, Sequence[Path]], written: Collection[Path]) -> str:
+def nothing_measured(files: Collection[Path], written: Collection[Path]) -> str:
     """Return a message if a run has measurements, and all of them are from earlier runs; else "".
 
-    `made` are the files of all jobs by rule, `written` those of the jobs that this run has done. A
-    job may have measured nothing: if it was forced, the journal had everything.
+    `files` are those of the run's jobs, `written` those that they have written. A job may have
+    measured nothing: if it was forced, the journal had everything.
     """
-    measured = [path for rule in MEASURING for path in made.get(rule, []) if path.exists()]
+    measured = [path for path in files if path.suffix == ".parquet"]
     if not measured or any(session(path)["measured"] for path in measured if path in written):
         return ""
     last = max(map(last_time, measured)).astimezone()

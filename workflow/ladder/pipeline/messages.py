@@ -1,6 +1,5 @@
 """Word messages for the end of a run: why jobs failed, and why Slurm refused them."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,14 +17,8 @@ REFUSALS = {
 """Slurm's messages for jobs that no node can run, and the resources that ask for too much."""
 
 
-def errors(text: str) -> list[str]:
-    """Return the error messages in the logs of failed jobs, each once; `text` is Snakemake's log of
-    the run.
-    """
-    logs = map(
-        Path,
-        re.findall(r"^ +log: (.+) \(check log file\(s\) for error details\)$", text, re.MULTILINE),
-    )
+def errors(logs: Iterable[Path]) -> list[str]:
+    """Return the error messages in the logs of failed jobs, each once."""
     lines = [
         line
         for log in logs

@@ -1,0 +1,98 @@
+"""Options of Snakemake that users know from other workflows, where no other test tries them.
+
+tests/workflow/test_robust.py has `--rerun-incomplete`, which profiles/default sets, and `--sdm
+apptainer`; test_result.py `--report` and `--directory`; test_partitions.py the profiles of clusters.
+"""
+
+import re
+import shutil
+
+import pytest
+from planted import C_RIGHT, c_kernel
+
+pytestmark = pytest.mark.slow
+
+CAMPAIGN = """
+campaign: tiny
+devices: [cpu]
+kernels: ["cpu/9*"]
+problems: {cpu: [{square: 48}]}
+confirm: {processes: 0}
+"""
+CC = """#!/bin/sh
+[ "$1" = --version ] || ! { rm "$0.1" || rm "$0.2"; } 2>/dev/null || { echo 'as: not found' >&2; exit 1; }
+exec gcc "$@"
+"""
+"""A compiler that fails once for each of two files: for a kernel, and when it is tried for itself."""
+ENGINE = """
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor as Executor
+from snakemake_interface_executor_plugins.settings import CommonSettings
+
+common_settings = CommonSettings(
+    non_local_exec=True, implies_no_shared_fs=False, job_deploy_sources=False
+)
+"""
+"""An engine that submits jobs, as far as planning goes."""
+
+
+@pytest.fixture(scope="module")
+def planned(make_project):
+    """A project with two kernels and a campaign without partitions, that has an engine."""
+    project = make_project()
+    for name in ("90_a", "91_b"):
+        project.write(f"kernels/cpu/{name}.c", c_kernel(name, C_RIGHT))
+    project.campaign(CAMPAIGN)
+    project.write("workflow/snakemake_executor_plugin_elsewhere/__init__.py", ENGINE)
+    project.write("cluster/config.yaml", "executor: elsewhere\njobs: 5\n")
+    return project
+
+
+PROFILE = ("--profile", "cluster")
+ELSEWHERE = ("--executor", "elsewhere", "--jobs", "5")
+RESOURCES = ("--default-resources", "mem_mb=100")
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        (("--jobs", "5", *RESOURCES, "--dry-run"), False),
+        ((*PROFILE, *RESOURCES, "--executor", "local", "--dry-run"), False),
+        (ELSEWHERE, True),
+        ((*ELSEWHERE, *RESOURCES, "--dry-run"), True),
+        ((*PROFILE, "--dry-run"), True),
+        (PROFILE, True),
+    ],
+)
+def test_jobs_are_submitted_only_to_machines_that_the_campaign_names(planned, options, refused):
+    done = planned.snakemake("--configfile", "config/test.yaml", *options)
+    message = "Error: config/test.yaml: partitions: missing, and this machine's devices"
+    assert (done.returncode, message in done.stdout) == (int(refused), refused), done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_a_job_that_fails_is_started_again_or_leaves_the_others_as_one_asks(planned, monkeypatch):
+    monkeypatch.setenv("CC", str(planned.folder / "bin" / "cc"))
+    planned.write("bin/cc", CC).chmod(0o755)
+    build = planned.folder / "results" / "tiny" / "build"
+
+    def compiled(*options, code=0):
+        """How many of both kernels are compiled where the compiler fails at first."""
+        shutil.rmtree(build, ignore_errors=True)
+        for number in "12":
+            planned.write(f"bin/cc.{number}", "")
+        run = ("--configfile", "config/test.yaml", "--until", "compile", *options)
+        printed = planned.ok(*run, code=code)
+        # by the job, and once more at the end
+        assert printed.count("Error: the compiler refuses") == (2 if code else 1)
+        return len(list(build.glob("*/9*/resources.csv")))
+
+    assert compiled(code=1) == 0
+    assert compiled("--keep-going", code=1) == 1
+    assert compiled("--retries", "1") == 2
+
+
+def test_a_campaign_is_made_in_batches(planned):
+    run = ("--configfile", "config/test.yaml", "--dry-run", "--batch", "all=1/4")
+    rules = re.findall(r"^(?:local)?rule (\w+):$", planned.ok(*run), re.MULTILINE)
+    assert rules.count("measure") == 3
+    assert "all" not in rules
