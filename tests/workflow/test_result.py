@@ -111,56 +111,6 @@ def test_one_incorrect_kernel_is_drawn_and_named_and_leaves_what_all_kernels_hav
     )
 
 
-def test_what_failed_because_of_the_compiler_is_compiled_by_the_next_run(
-    done, tmp_path, monkeypatch
-):
-    """And the project runs from another folder."""
-    full = tmp_path / "full"
-    full.touch()
-    done.write("kernels/cpu/85_fresh.c", c_kernel("fresh", C_RIGHT))
-    fake = (
-        f"#!/bin/sh\n[ -e {full} ] && [ \"$1\" != --version ] && echo 'as: not found' >&2 && "
-        'exit 1\nexec gcc "$@"\n'
-    )
-    done.write("bin/cc", fake).chmod(0o755)
-    monkeypatch.setenv("CC", str(done.folder / "bin" / "cc"))
-    monkeypatch.setenv("NO_COLOR", "1")
-    command = [done.python, "-m", "snakemake", "-s", done.folder / "workflow" / "Snakefile"]
-    command += [
-        "--directory",
-        tmp_path,
-        "--cores",
-        "1",
-        "--configfile",
-        done.folder / "config" / "test.yaml",
-        "--until",
-        "compile",
-        "--config",
-        "kernels=[cpu/85_fresh]",
-    ]
-
-    def run():
-        return subprocess.run(
-            command,
-            cwd="/",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-
-    failed = run()
-    assert failed.returncode == 1
-    assert "Traceback" not in failed.stdout
-    assert re.search(
-        r"^Error: the compiler refuses .*: as: not found$", failed.stdout, re.MULTILINE
-    ), failed.stdout
-    full.unlink()
-    assert run().returncode == 0
-    (resources,) = tmp_path.glob("results/tiny-cpu-85_fresh/build/cpu-*/85_fresh/resources.csv")
-    assert ",compiled," in resources.read_text()
-
-
 def test_a_report_has_a_description_and_nothing_made_has_changed(done):
     (summary,) = done.folder.glob("results/tiny/cpu-*/summary.csv")
     done.ok(*RUN[:2], "--report", "report.html", "--", str(summary.relative_to(done.folder)))

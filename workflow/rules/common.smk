@@ -49,8 +49,11 @@ if workflow.is_main_process:
         warnings += detect.left_out()
     for warning in warnings:
         print(f"Warning: {warning}", file=sys.stderr)
-# With --sdm apptainer, jobs run the image's package, which lies at this path: in its place they get the one of this checkout.
-start.bind(files.ROOT, "/opt/gemm-ladder")
+# With --sdm apptainer, jobs run the image's package, which lies at this path: in its place they get the one of this checkout
+# (Apptainer's user guide, "Bind Paths and Mounts").
+BIND = "APPTAINER_BIND" if shutil.which("apptainer") else "SINGULARITY_BIND"
+bound = [f"{files.ROOT}:/opt/gemm-ladder", os.environ.get(BIND)]
+os.environ[BIND] = ",".join(filter(None, bound))
 
 
 # What profiles/default limits is of this machine: submitted jobs do not count.

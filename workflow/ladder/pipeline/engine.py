@@ -14,39 +14,22 @@ where a version of Snakemake no longer has it.
 """
 
 import logging
-from pathlib import Path
 from typing import Any
 
 
 class Run(logging.Handler):
-    """The jobs that this run has started, from the events that Snakemake logs."""
+    """The events of this run's jobs, as Snakemake logs them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rules: set[str] = set()
-        self.written: set[Path] = set()
-        """The output files of the jobs."""
-        self.logs: list[Path] = []
-        """The logs of jobs that failed."""
-        self._paths: list[str] = []
+        self.started: list[Any] = []
+        self.failed: list[Any] = []
         logging.getLogger("snakemake.logging").addHandler(self)
 
     def emit(self, record: Any) -> None:
         """Note a job that starts, or one that has failed."""
-        event = getattr(record, "event", None)
-        if event == "job_info":
-            self.rules.add(record.rule_name)
-            self.written.update(map(Path, record.output))
-            self._paths[:0] = [*record.input, *record.output]
-        elif event == "job_error":
-            self.logs += map(Path, record.log)
-
-    def files(self) -> list[Path]:
-        """Return the input and output files of the jobs that are there, without those of the
-        checkout, whose paths are absolute. Those of the last job, such as `all`, come first.
-        """
-        paths = map(Path, dict.fromkeys(self._paths))
-        return [path for path in paths if not path.is_absolute() and path.exists()]
+        events = {"job_info": self.started, "job_error": self.failed}
+        events.get(getattr(record, "event", ""), []).append(record)
 
 
 def submits(workflow: Any) -> bool:

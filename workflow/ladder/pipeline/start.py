@@ -3,7 +3,6 @@ the folder can be written.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -80,15 +79,6 @@ def check_writable(folder: Path, command: str) -> None:
             f"{folder}: the disk has room for {kib} KiB and {files} files; expected at least "
             f"{LEAST_KIB} KiB and {LEAST_FILES} files"
         )
-
-
-def bind(folder: Path, path: str) -> None:
-    """Bind a folder to a path in the containers that this process's children start (user guide of
-    Apptainer, "Bind Paths and Mounts").
-    """
-    variable = "APPTAINER_BIND" if shutil.which("apptainer") else "SINGULARITY_BIND"
-    bound = os.environ.get(variable, "").split(",")
-    os.environ[variable] = ",".join(filter(None, {f"{folder}:{path}": 0, **dict.fromkeys(bound)}))
 
 
 def interrupt_once() -> None:
