@@ -35,6 +35,7 @@ class Run(logging.Handler):
 def submits(workflow: Any) -> bool:
     """Return whether jobs are submitted to other machines, or would be but for `--dry-run`.
 
-    Only threads start such jobs. Snakemake knows its executor once it plans jobs, not before.
+    Only threads start such jobs. Snakemake knows its executor once it plans jobs, not before; old
+    versions forget it in a dry run.
     """
     return workflow.execution_settings is not None and workflow.use_threads
