@@ -4,7 +4,7 @@ where a version of Snakemake no longer has it.
 - `Run`: the logger's name, and its events, which are those of the package
   `snakemake-interface-logger-plugins`. A logger plugin gets the same events, but in a thread, when
   `onsuccess` may have ended (tests/workflow/test_result.py).
-- `submits`: `workflow.use_threads` (tests/workflow/test_options.py, `partitions`).
+- `submits`: `workflow.use_threads` (tests/workflow/test_options.py).
 - `workflow.is_main_process` and `workflow.overwrite_configfiles` in `rules/common.smk`
   (tests/workflow/test_options.py, tests/workflow/test_pipeline.py).
 - `sys.executable`, which is set in `rules/common.smk` because Snakemake runs scripts by it without
