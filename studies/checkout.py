@@ -34,6 +34,7 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "Snakefile", folder)
         for name in ("workflow", "kernels", "config", "envs", "profiles"):
             shutil.copytree(
                 ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")

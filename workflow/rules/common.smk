@@ -17,7 +17,7 @@ from ladder.pipeline.campaigns import Campaigns
 from ladder.storage import dataset_layout, published_index
 
 RUN = engine.Run()
-SNAKEFILE = files.ROOT / "workflow" / "Snakefile"
+SNAKEFILE = files.ROOT / "Snakefile"
 
 with clear_errors():
     start.check_installation(sys.executable, files.ROOT)
