@@ -18,6 +18,17 @@ from virtual import VirtualClock
 os.environ["LADDER_LOCK"] = f"gemm-ladder-test-{os.getpid()}-{time.time_ns()}"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _store(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One store of what was compiled for this run's tests, with nothing of other runs in it; uv and
+    Snakemake keep theirs.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    os.environ["LADDER_STORE"] = str(folder / "store")
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import struct
 import subprocess
@@ -16,11 +15,9 @@ from dataclasses import replace
 
 import psutil
 import pytest
-import simulated
 from ladder.cli import trial
 from ladder.compiling.provenance import fingerprint
 from ladder.devices.detect import detect_cpu
-from ladder.pipeline import code_digest
 from trying import INTERVAL, SINCE, Trials, edit, ladder
 
 TRY = ("try", "kernels/cpu/mine.c", "--size", "96")
@@ -41,9 +38,9 @@ def output(project, *arguments):
     return done.stdout
 
 
-def test_the_commands_on_the_cpu(project, _gpus_folder):
-    """The real thing, with the template. Its first try would compile the support library and
-    measure the peaks: here it has both.
+def test_the_commands_on_the_cpu(project):
+    """The real thing, with the template. Its first try would measure the peaks: here it has
+    them.
     """
     cpu = detect_cpu().slug
     described = {
@@ -56,9 +53,6 @@ def test_the_commands_on_the_cpu(project, _gpus_folder):
         "peaks": {"fp32_tflops": 9.0, "copy_tb_s": 1.0},
     }
     project.write(f"results/try/{cpu}/environment.json", json.dumps(described))
-    code = code_digest.digest("devices.operands", "compiling.compile")
-    library = project.write(f"results/try/build/{cpu}/support-{code}.bin", "")
-    shutil.copy(simulated.support(_gpus_folder / "gpus.json"), library)
     assert "wrote " in output(project, "new", "mine", "--cpu")
     first, rates, *_, last = output(project, *TRY).splitlines()
     assert first.startswith("cpu/mine, float32, 96 x 96 x 96 on ")
@@ -80,11 +74,6 @@ def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
     edit(path, PLACE, f"*(volatile int *)0 = 0;\n      {PLACE}")
     crash = "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11"
     assert crash in on_cpu.ladder(*TRY, code=1)
-    (library,) = on_cpu.kept.glob("build/*/support-*.bin")
-    library.write_text("garbage")
-    refused = r"^Error: .*support-\w+\.bin: cannot be loaded from .*; expected what was compiled"
-    assert re.search(refused, on_cpu.ladder(*TRY, code=2), re.MULTILINE)
-    library.unlink()
     monkeypatch.setattr(trial, "LIMITS", replace(trial.LIMITS, timeout_seconds=2))
     path.write_text(text)
     edit(path, PLACE, f"for (volatile int n = 0;; ++n);\n      {PLACE}")

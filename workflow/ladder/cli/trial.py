@@ -40,7 +40,6 @@ from ladder.model.campaign import Campaign, check_memory
 from ladder.model.kernel import OF_BUILD, SUFFIXES, Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import VARIED, Problem
-from ladder.pipeline import code_digest
 from ladder.storage.dataset_layout import read_environment
 
 FOLDER = ROOT / "results" / "try"
@@ -199,12 +198,9 @@ class Tries:
         support file cannot be used.
         """
         if self.session is None:
-            # the pipeline's own device code, compiled once for each version of it
-            code = code_digest.digest("devices.operands", "compiling.compile")
-            support = FOLDER / "build" / self.arch / f"support-{code}.bin"
-            if not support.exists():
-                support.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(support, compile_support(self.kind, self.arch))
+            support = FOLDER / "build" / self.arch / "support.bin"
+            support.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(support, compile_support(self.kind, self.arch))
             self.session = Session(self.kind, uuid, support, {}, LIMITS.timeout_seconds, lock=None)
         self.session.worker()
         return self.session

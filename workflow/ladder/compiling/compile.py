@@ -9,18 +9,20 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, fields
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from ladder.compiling import cubin, interface, issue_model
+from ladder.compiling import cubin, interface, issue_model, store
 from ladder.compiling.compilers import CompileError, compile_source
-from ladder.compiling.toolchain import COMPILER, FLAGS, include_folders, versions
+from ladder.compiling.toolchain import COMPILER, FLAGS, compiler_version, include_folders, versions
 from ladder.core import clock
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
+from ladder.devices import detect
+from ladder.devices.simulation import simulated
 from ladder.model.kernel import Configuration, Kernel
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
@@ -92,12 +94,12 @@ def compile_kernel(
     """Compile every legal configuration for `arch` in up to `workers` processes, and write the
     binaries to `folder`.
 
-    A binary that the same compiler made from the same source is reused. If the compiler refuses a
-    configuration, its row has the compiler's message, and nothing is raised. Raises `InputError` if
-    no configuration compiles and the compiler refuses an empty kernel too.
+    What the same compiler made from the same source is taken from the store. If the compiler
+    refuses a configuration, its row has the compiler's message, and nothing is raised. Raises
+    `InputError` if no configuration compiles and the compiler refuses an empty kernel too.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    job = partial(_compile_or_reuse, kernel, arch, folder)
+    job = partial(_compile, kernel, arch, folder)
     if workers == 1 or len(configurations) == 1:
         rows = [job(item) for item in configurations]
     else:
@@ -153,9 +155,7 @@ def _unmet(kernel: Kernel, arch: str) -> str:
     return ""
 
 
-def _compile_or_reuse(
-    kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str]
-) -> Resource:
+def _compile(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str]) -> Resource:
     configuration, objection = item
     row: dict[str, Any] = {
         "kernel": kernel.name,
@@ -180,15 +180,12 @@ def _compile_or_reuse(
         "version": versions(kernel, compiler),
         "options": " ".join(options),
     }
-    columns = [field.name for field in fields(Resource)]
-    key = digest([source, kernel.digest, arch, FLAGS[compiler], row, columns])
+    key = _key(compiler, arch, source, kernel.digest, row)
     binary = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}"
-    note = folder / f"{configuration.slug}.json"
-    if note.exists() and binary.exists():
-        made = json.loads(note.read_text())
-        found = hashlib.sha256(binary.read_bytes()).hexdigest()
-        if (made["key"], made["row"]["sha256"]) == (key, found):
-            return Resource(**made["row"])
+    if kept := store.take(key):
+        made, built = kept.split(b"\n", 1)
+        write_whole(binary, built)
+        return Resource(**json.loads(made))
     options += [f"-I{folder}" for folder in folders]
     # the functions of such headers are host functions too, which NVRTC refuses
     if folders and compiler == "nvrtc":
@@ -211,8 +208,28 @@ def _compile_or_reuse(
         seconds=round(time.perf_counter() - start, 3),
     )
     write_whole(binary, built)
-    write_whole(note, json.dumps({"key": key, "row": asdict(resource)}).encode())
+    store.keep(key, json.dumps(asdict(resource)).encode() + b"\n" + built)
     return resource
+
+
+def _key(compiler: str, arch: str, *sources: Any) -> str:
+    """Return a digest of all that the result of a compilation depends on.
+
+    The C compiler makes code for this CPU, and machines that share a home may show the same name
+    for CPUs with other instructions.
+    """
+    depends = [sources, arch, compiler_version(compiler), FLAGS[compiler], _code()]
+    depends.append(bool(simulated()))
+    if compiler == "cc" and detect.CPUINFO.exists():
+        cores = re.findall(r"^(?:flags|Features)\b.*", detect.CPUINFO.read_text(), re.MULTILINE)
+        depends.append(sorted(set(cores)))
+    return digest(depends)
+
+
+@lru_cache
+def _code() -> list[str]:
+    """Return the text of this package: what it reads from a compiler's output is kept too."""
+    return [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
 
 
 def compile_support(kind: str, arch: str) -> bytes:
@@ -220,15 +237,21 @@ def compile_support(kind: str, arch: str) -> bytes:
     `InputError` if the compiler refuses it.
     """
     folder = Path(__file__).resolve().parents[1] / "devices"
-    name = {"cuda": "support.cu", "cpu": "support.c"}[kind]
+    compiler, name = COMPILER[kind], {"cuda": "support.cu", "cpu": "support.c"}[kind]
     if arch == "sm_90":
         arch = "sm_90a"  # the same devices; only it has wgmma, by which the tensor cores are timed
+    source = (folder / name).read_text()
+    key = _key(compiler, arch, source, (folder / "operands.h").read_text())
+    if kept := store.take(key):
+        return kept
     try:
-        return compile_source(COMPILER[kind], (folder / name).read_text(), arch, folder)[0]
+        built, _ = compile_source(compiler, source, arch, folder)
     except CompileError as error:
         raise InputError(
             f"the compiler refuses the pipeline's own {name}, which compiles elsewhere: {error}"
         ) from None
+    store.keep(key, built)
+    return built
 
 
 def capability(arch: str) -> float:

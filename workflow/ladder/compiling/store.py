@@ -1,0 +1,62 @@
+"""Keep what was compiled for all campaigns, folders and tries of a user, by the digest of all that
+went into it.
+"""
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+from ladder.core.errors import InputError
+from ladder.core.files import write_whole
+
+BYTES = 1 << 30
+"""The size that the store keeps to."""
+SHELVES = 256
+"""Folders by the first two digits of the keys. Each keeps to its share of `BYTES`, so that adding
+an entry never walks the whole store.
+"""
+
+
+def take(key: str) -> bytes | None:
+    """Return the data that were kept under a key, or None if there are none.
+
+    Damaged data and those of another user count as none: the folder may lie in `/tmp`.
+    """
+    path = _path(key)
+    try:
+        if path.stat().st_uid != os.getuid():
+            return None
+        checksum, data = path.read_bytes().split(b"\n", 1)
+    except (OSError, ValueError):
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # used last
+    return data if checksum == _checksum(key, data) else None
+
+
+def keep(key: str, data: bytes) -> None:
+    """Keep data under a key, and remove what was used least recently. Does nothing where the folder
+    cannot be written.
+    """
+    path = _path(key)
+    with contextlib.suppress(OSError, InputError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, _checksum(key, data) + b"\n" + data)
+        left = BYTES // SHELVES
+        entries = [(entry.stat(), entry) for entry in path.parent.iterdir()]
+        for stat, entry in sorted(entries, key=lambda each: -each[0].st_mtime_ns):
+            left -= stat.st_size
+            if left < 0:
+                entry.unlink()
+
+
+def _path(key: str) -> Path:
+    """Return the file of an entry: in `$LADDER_STORE`, else in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(os.environ.get("LADDER_STORE") or f"{cache}/gemm-ladder").expanduser()
+    return folder / key[:2] / key
+
+
+def _checksum(key: str, data: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + data).hexdigest().encode()
