@@ -250,7 +250,7 @@ def test_architectures_are_those_of_the_devices_and_those_asked_for():
     everywhere = detect.resolve(plan, [], CPU)
     assert toolchain.architectures(plan, everywhere, [H200]) == ["sm_80", "sm_90"]
     assert toolchain.architectures(plan, everywhere[2:], [H200]) == []
-    assert toolchain.architectures(change("{}"), [CPU], []) == ["sm_90"]
+    assert toolchain.architectures(change("{}"), [CPU], []) == []
     asked = change("architectures: [sm_86]")
     assert toolchain.architectures(asked, [H200], [H200]) == ["sm_86", "sm_90"]
 

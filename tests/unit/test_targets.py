@@ -79,6 +79,13 @@ def test_datasets_of_a_campaign_and_published_ones_have_the_same_files(tmp_path)
     assert made().datasets.comparisons() == nothing.comparisons() == nothing.page() == []
 
 
+def test_kernels_that_are_compiled_for_no_architecture_are_counted():
+    text = "not compiled, for want of a GPU: 2 CUDA kernel(s); `--config 'architectures=[sm_90]'`"
+    assert made([CPU], []).uncompiled().startswith(text)
+    assert made([CPU]).uncompiled() == ""
+    assert made([CPU], [], kernels=["cpu/03_blocked"], parameters={}).uncompiled() == ""
+
+
 def test_threads_are_shared_by_the_number_of_configurations():
     of_campaign = made()
     counts = {

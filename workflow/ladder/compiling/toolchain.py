@@ -20,7 +20,7 @@ from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
 
 DEFAULT_ARCHITECTURE = "sm_90"
-"""The architecture of CUDA kernels if there is no GPU and the campaign says `auto`."""
+"""The architecture for which `ladder` compiles a CUDA kernel if there is no GPU."""
 _ASSEMBLER_FLAGS = ("-O3", "-v")
 FLAGS = {
     "nvcc": ("-std=c++17", "-O3", "-Xptxas", "-v"),
@@ -69,7 +69,7 @@ def architectures(
                 f"{campaign.source}: {key}: got {arch!r}; expected one that {nvcc()} compiles for: "
                 f"{', '.join(known)}"
             )
-    present = [gpu.arch for gpu in gpus] or [DEFAULT_ARCHITECTURE]
+    present = [gpu.arch for gpu in gpus]
     chosen = list(campaign.architectures) or ([] if campaign.partitions else present)
     return list(
         dict.fromkeys([*chosen, *(device.arch for device in devices if device.kind == "cuda")])

@@ -76,6 +76,16 @@ class Targets:
             for arch in archs[kernel.kind]
         ]
 
+    def uncompiled(self) -> str:
+        """Return a line on CUDA kernels that the campaign compiles for no architecture, or ""."""
+        kernels = [kernel for kernel in self.campaign.kernels.values() if kernel.kind == "cuda"]
+        if self.architectures or not kernels:
+            return ""
+        return (
+            f"not compiled, for want of a GPU: {len(kernels)} CUDA kernel(s); "
+            "`--config 'architectures=[sm_90]'` compiles them"
+        )
+
     def counted(self, ncu: bool) -> list[str]:
         """Return the figures of hardware counters; `ncu` says whether Nsight Compute is installed.
 
