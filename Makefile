@@ -3,10 +3,11 @@
 PYTHON ?= $(shell for it in python3 python3.14 python3.13 python3.12 python3.11; do $$it -c '$(SUITS)' 2>/dev/null && echo $$it && break; done)
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 VENV := .venv
-PACKAGES := --compile-bytecode -r envs/requirements.lock
+EXTRAS := --extra cuda
 BIN := $(VENV)/bin
-# The folder is rebuilt when the lock changes. It has bytecode: where Python may not write any, every job would translate its imports again.
+# The folder is rebuilt when the lock changes.
 READY := $(VENV)/.ready
+DEV := $(VENV)/.dev
 # And where the checkout was moved or copied: what is installed names its folder.
 MOVED := $(shell grep -qsF " $$(pwd -P)/$(VENV)" $(VENV)/pyvenv.cfg || echo moved)
 
@@ -23,7 +24,7 @@ TWO := -n 2 --no-loadscope-reorder
 CLUSTER := .venv-cluster
 OLDEST := .venv-oldest
 
-.PHONY: moved all redraw clean setup setup-cluster setup-cutlass setup-triton lint lock bench image
+.PHONY: moved all redraw clean setup setup-dev setup-cluster setup-cutlass setup-triton lint lock bench image
 .PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-triton test-container test-slurm test-oldest check-published
 # one stage after another, even with `make -j`: they share the cores
 .NOTPARALLEL:
@@ -38,6 +39,15 @@ setup: $(BIN)/ladder
 # for an escape, and Snakemake takes braces for wildcards.
 REFUSED := $(strip $(foreach it,: { } \,$(findstring $(it),$(CURDIR))))
 
+# Packages of the lock, first from uv's cache alone: then no index is asked, and PyCUDA, which is published as source only, is not compiled again.
+# With bytecode: where Python may not write any, every job would translate its imports again.
+define INSTALL
+install() { $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -c envs/requirements.lock $(1) "$$@"; } && \
+  export PATH="$$PWD/envs:$$PATH" CC=parallel-c++ CXX=parallel-c++ && { install --offline 2> $(VENV)/.offline || install; } && \
+  packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && sh envs/trim "$$packages" && \
+  { $(BIN)/python -m compileall -q -j 0 -x '/tests/' "$$packages" > $(VENV)/.not-compiled || true; }
+endef
+
 define NO_PYTHON
 PYTHON: got $(or $(PYTHON),none); expected Python 3.11 to 3.14. To get one:
   Debian 12 or later, Ubuntu 24.04 or later: apt-get install python3-venv python3-dev
@@ -50,8 +60,12 @@ $(READY): envs/requirements.lock envs/bootstrap.lock $(MOVED)
 	$(if $(shell $(PYTHON) -c '$(SUITS)' && echo yes),,$(error $(NO_PYTHON)))
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
-	PATH="$$PWD/envs:$$PATH" CC=parallel-c++ CXX=parallel-c++ \
-	  $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes $(PACKAGES)
+	$(BIN)/uv pip uninstall --quiet --python $(BIN)/python pip setuptools
+	$(call INSTALL,-r pyproject.toml $(EXTRAS))
+	touch $@
+
+$(DEV): $(BIN)/ladder
+	$(call INSTALL,--group dev)
 	touch $@
 
 # the package itself stays in workflow/; nothing is downloaded
@@ -61,9 +75,12 @@ $(BIN)/ladder: $(READY) pyproject.toml envs/start.py
 	cp envs/start.py "$$packages/gemm_ladder_start.py" && echo 'import gemm_ladder_start' > "$$packages/gemm_ladder_start.pth"
 	touch $@
 
+# what tests and `make lint` need
+setup-dev: $(DEV)
+
 # The published tables and figures, drawn again and compared with their checksums, in an environment without CUDA.
 redraw:
-	$(MAKE) setup VENV=.venv-redraw PACKAGES='-r pyproject.toml -c envs/requirements.lock'
+	$(MAKE) setup VENV=.venv-redraw EXTRAS=
 	.venv-redraw/bin/snakemake --cores all published
 
 # what submits to a cluster
@@ -83,38 +100,38 @@ setup-triton: .venv-triton/.ready
 	touch $@
 
 # the quick tests
-test: setup
+test: $(DEV)
 	$(PYTEST) $(TWO) --dist loadfile
 
 # all other tests that need no GPU, no root and no container
 test-all: test-slow test-emulated test-browser check-published
 
 # runs the whole pipeline, or compiles with nvcc
-test-slow: setup
+test-slow: $(DEV)
 	$(PYTEST) $(TWO) --dist loadfile -m "slow and not machine"
 
 # CUDA kernels in an emulator on the CPU, and CPU kernels in one of aarch64
-test-emulated: setup
+test-emulated: $(DEV)
 	$(PYTEST) $(TWO) --dist load -m emulated tests/emulated
 
 # the page index.html in Chromium, which has threads of its own
-test-browser: setup
+test-browser: $(DEV)
 	$(PYTEST) -m browser tests/browser
 
 # Real ratios, cold caches and BLAS threads need an idle machine: these tests report, and never fail a build.
-test-machine: setup
+test-machine: $(DEV)
 	-$(PYTEST) -m machine
 
 # kernels with CuTe and CUTLASS
-test-cutlass: setup-cutlass
+test-cutlass: setup-cutlass $(DEV)
 	$(PYTEST) $(TWO) -m cutlass tests/workflow/test_cutlass.py
 
 # kernels in Triton
-test-triton: setup-triton
+test-triton: setup-triton $(DEV)
 	$(PYTEST) $(TWO) -m triton tests/workflow/test_triton.py
 
 # the image, built and run; needs root, Podman and mmdebstrap
-test-container: setup
+test-container: $(DEV)
 	$(PYTEST) -m container tests/container
 
 # the pipeline on a Slurm that the tests start; needs root, slurm-wlm and munge
@@ -128,7 +145,7 @@ test-oldest: $(OLDEST)/.ready
 
 # .venv is not copied: a .pth file adds its packages to those of a lock. The cluster's has packages of .venv too, in the same version.
 # The bytecode is for Snakemake, which imports every plugin at each start.
-$(CLUSTER)/.ready $(OLDEST)/.ready: .venv-%/.ready: envs/%.lock $(BIN)/ladder
+$(CLUSTER)/.ready $(OLDEST)/.ready: .venv-%/.ready: envs/%.lock $(DEV)
 	$(BIN)/python -m venv --clear --without-pip .venv-$*
 	$(BIN)/uv pip install --quiet --python .venv-$*/bin/python --no-deps --require-hashes -r envs/$*.lock
 	[ $* != cluster ] || $(BIN)/uv pip uninstall --quiet --python .venv-$*/bin/python -r envs/requirements.lock
@@ -138,11 +155,11 @@ $(CLUSTER)/.ready $(OLDEST)/.ready: .venv-%/.ready: envs/%.lock $(BIN)/ladder
 	touch $@
 
 # the committed tables, pages and claims, made again from the published data, and all published figures
-check-published: setup
+check-published: $(DEV)
 	$(PYTEST) $(TWO) --dist loadfile -m published tests/published
 	$(MAKE) redraw
 
-lint: setup
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -170,6 +187,7 @@ clean:
 # the container image of the last commit, with its time on every file
 image:
 	podman build --tag gemm-ladder --timestamp $$(git log -1 --format=%ct) \
+	  --build-arg CREATED=$$(git log -1 --format=%cI) \
 	  --build-arg REVISION=$$(git describe --always --dirty --abbrev=40 --exclude='*') \
 	  --build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) \
 	  --build-arg SOURCE=$$(git config --get remote.origin.url) $(IMAGE_ARGS) .

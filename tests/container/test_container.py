@@ -283,6 +283,7 @@ def test_the_labels_say_what_it_is(run: Run, image: str) -> None:
         ("version", re.escape(project["version"])),
         ("licenses", project["license"]),
         ("revision", r"[0-9a-f]{40}(-dirty)?"),
+        ("created", r"\d{4}-\d\d-\d\dT.*"),
         *((name, ".+") for name in ("title", "description", "base.name")),
         ("source", ".*"),  # a clone may have no origin
     ):

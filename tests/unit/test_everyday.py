@@ -1,5 +1,6 @@
 """What docs/everyday.md says of the Makefile, and the script of docs/nightly.md."""
 
+import ctypes
 import os
 import shlex
 import shutil
@@ -20,7 +21,13 @@ def bare(tmp_path):
     """Makes a folder with the Makefile and what it sets up from."""
 
     def make(name):
-        for path in ("requirements.lock", "bootstrap.lock", "start.py", "../pyproject.toml"):
+        for path in (
+            "requirements.lock",
+            "bootstrap.lock",
+            "start.py",
+            "trim",
+            "../pyproject.toml",
+        ):
             written(tmp_path / name / "envs" / path, "")
         shutil.copy(ROOT / "Makefile", tmp_path / name)
         return tmp_path / name
@@ -58,10 +65,17 @@ case $* in
 esac
 """
     written(folder / "bin" / "python", python, 0o755)
-    written(folder / "bin" / "uv", "#!/bin/sh\nparallel-c++ >> said || true\n", 0o755)
+    uv = """#!/bin/sh
+case $* in
+*offline*) echo "not in the cache" >&2; exit 1 ;;
+*install*pyproject.toml*) parallel-c++ >> said ;;
+esac
+"""
+    written(folder / "bin" / "uv", uv, 0o755)
     written(folder / "envs" / "parallel-c++", '#!/bin/sh\necho "$COMPILER"\n', 0o755)
     setup = ["make", "setup", "PYTHON=bin/python", "CXX='/a path/ccache' g++"]
-    assert run(folder, *setup).returncode == 0
+    done = run(folder, *setup)
+    assert (done.returncode, done.stderr) == (0, "")
     assert (folder / "said").read_text() == "'/a path/ccache' g++\n"
     for name, text in (("py", ""), ("pth", "import gemm_ladder_start\n")):
         assert (packages / f"gemm_ladder_start.{name}").read_text() == text
@@ -80,17 +94,23 @@ def test_a_folder_in_which_nothing_can_be_set_up_is_refused_at_once(bare, name):
 
 
 def test_a_c_plus_plus_compiler_of_several_words_compiles(tmp_path):
-    """What PyCUDA is built with: all that is noted before the linker's turn."""
+    """What PyCUDA is built with: all that is noted before the linker's turn, Boost.Python's files
+    as one.
+    """
     cache = written(tmp_path / "a cache", '#!/bin/sh\necho "$0" >> said; exec "$@"\n', 0o755)
     environment = os.environ | {"COMPILER": f"{shlex.quote(str(cache))} g++"}
-    for name in ("a '", "b"):
-        written(tmp_path / f"{name}.cpp", f"int {name[0]}() {{ return 0; }}\n")
-        compiled = [ROOT / "envs/parallel-c++", "-c", f"{name}.cpp", "-o", f"{name}.o"]
+    (tmp_path / "libs/python/src").mkdir(parents=True)
+    names = ["libs/python/src/c", "libs/python/src/d", "a '", "b"]
+    for letter, name in zip("cdab", names, strict=True):
+        written(tmp_path / f"{name}.cpp", f'extern "C" int {letter}() {{ return 0; }}\n')
+        compiled = [ROOT / "envs/parallel-c++", "-g", "-c", f"{name}.cpp", "-o", f"{name}.o"]
         assert run(tmp_path, *compiled, env=environment).returncode == 0
-    linked = [ROOT / "envs/parallel-c++", "-shared", "a '.o", "b.o", "-o", "made"]
+    linked = [ROOT / "envs/parallel-c++", "-shared", *(f"{name}.o" for name in names), "-o", "made"]
     assert run(tmp_path, *linked, env=environment).returncode == 0
-    assert (tmp_path / "made").exists()
-    assert (tmp_path / "said").read_text() == f"{cache}\n" * 3
+    made = ctypes.CDLL(str(tmp_path / "made"))
+    assert all(hasattr(made, letter) for letter in "abcd")
+    # an empty object, three files and the linker
+    assert (tmp_path / "said").read_text() == f"{cache}\n" * 5
 
 
 @pytest.fixture
