@@ -218,8 +218,8 @@ def _key(compiler: str, arch: str, *sources: Any) -> str:
     The C compiler makes code for this CPU, and machines that share a home may show the same name
     for CPUs with other instructions.
     """
-    depends: list[Any] = [sources, arch, compiler_version(compiler), FLAGS[compiler], _code()]
-    depends.append(bool(simulated()))
+    made_by = compiler_version(compiler), FLAGS[compiler], bool(simulated())
+    depends: list[Any] = [sources, arch, made_by, _code()]
     if compiler == "cc" and detect.CPUINFO.exists():
         cores = re.findall(r"^(?:flags|Features)\b.*", detect.CPUINFO.read_text(), re.MULTILINE)
         depends.append(sorted(set(cores)))
