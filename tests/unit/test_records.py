@@ -1,5 +1,6 @@
 import contextlib
 import errno
+import json
 import fcntl
 import os
 import resource
@@ -142,21 +143,24 @@ def test_parquet_keeps_the_samples_and_the_session(tmp_path):
     assert path.stat().st_size < 7000
 
 
+OLD_ROWS = samples.BATCH + 1
+
+
 def write_old(path, schema):
-    """A file of an older program, whose columns were other ones."""
-    table = pa.Table.from_pylist(
-        [{"key": "x", "samples_us": [1.0], "padding": 3, "offset": 0}], schema=schema
-    )
-    pq.write_table(
-        table.replace_schema_metadata({"checksum": samples._checksum(table.to_pylist(), {})}), path
-    )
+    """A file of an older program: with other columns, and a checksum of its rows as JSON."""
+    row = {"key": "x", "samples_us": [1.0], "padding": 3, "offset": 0}
+    table = pa.Table.from_pylist([row] * OLD_ROWS, schema=schema)
+    text = json.dumps([table.to_pylist(), {"commit": "abc"}])
+    metadata = {"session": '{"commit": "abc"}', "checksum": f"{zlib.crc32(text.encode()):08x}"}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
 
 
 def test_samples_outlive_the_columns_added_since(tmp_path):
     since = ("race", "energy_j", "padding", "offset")
     old = pa.schema([field for field in samples.SCHEMA if field.name not in since])
     write_old(tmp_path / "old.parquet", old)
-    (row,), _ = samples.read(tmp_path / "old.parquet")
+    (row, *_, last), session = samples.read(tmp_path / "old.parquet")
+    assert (last, session) == (row, {"commit": "abc"})
     assert (row["samples_us"], row["race"], row["energy_j"]) == ([1.0], None, None)
     write_old(tmp_path / "other.parquet", pa.schema([*old, pa.field("race", pa.string())]))
     with pytest.raises(InputError, match="expected the columns"):
@@ -172,7 +176,7 @@ def test_numbers_of_a_b_and_c_are_text_and_single_ones_are_what_older_files_have
     for name in samples.THREES:
         old = old.set(old.get_field_index(name), pa.field(name, pa.int32()))
     write_old(path, old)
-    (row,), _ = samples.read(path)
+    (row, *_), _ = samples.read(path)
     assert (row["padding"], row["offset"]) == (3, 0)
 
 

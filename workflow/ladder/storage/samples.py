@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,12 @@ THREES = ("padding", "offset")
 """Columns with a number, or with three such as `1,4,2` for A, B and C. Files have them as text,
 files of older programs as int32.
 """
+UNKNOWN = "no crc32"
+"""What stands in a file's metadata in place of its checksum, of the same length, while the checksum
+is computed.
+"""
+BATCH = 1000
+"""Rows that are turned into JSON at once."""
 READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "energy_j", "power_w")
 """Columns with a device's readings of itself during the rounds: the median over the measurement."""
 
@@ -37,7 +43,7 @@ def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str
     rows = [{name: record.get(name) for name in SCHEMA.names} for record in records]
     for row in rows:
         row |= {name: str(row[name]) for name in THREES if row[name] is not None}
-    table, file = pa.Table.from_pylist(rows, schema=SCHEMA), pa.BufferOutputStream()
+    file = pa.BufferOutputStream()
     with pq.ParquetWriter(
         file,
         SCHEMA,
@@ -49,18 +55,41 @@ def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str
         compression="zstd",
         compression_level=19,
     ) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata(
-            {
-                "session": json.dumps(session),
-                "checksum": _checksum(table.to_pylist(), dict(session)),
-            }
-        )
-    write_whole(path, file.getvalue().to_pybytes())
+        writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+        writer.add_key_value_metadata({"session": json.dumps(session), "crc32": UNKNOWN})
+    data = file.getvalue().to_pybytes()
+    write_whole(path, _replaced(data, UNKNOWN, f"{zlib.crc32(data):08x}"))
 
 
-def _checksum(rows: list[dict[str, Any]], session: dict[str, Any]) -> str:
-    return f"{zlib.crc32(json.dumps([rows, session]).encode()):08x}"
+def _replaced(data: bytes, old: str, new: str) -> bytes:
+    """Return a file's bytes with another checksum in its metadata, which are at the end."""
+    before, _, after = data.rpartition(old.encode())
+    return before + new.encode() + after
+
+
+def _check(path: Path, table: pa.Table) -> None:
+    """Raise `ValueError` if a file has changed since it was written.
+
+    `crc32` is the checksum of the whole file with `UNKNOWN` in its place. A file of an older
+    program has the checksum of its rows and session as JSON instead.
+    """
+    metadata = table.schema.metadata or {}
+    if checksum := metadata.get(b"crc32", b"").decode():
+        actual = zlib.crc32(_replaced(path.read_bytes(), checksum, UNKNOWN))
+    else:
+        checksum, actual, comma = metadata.get(b"checksum", b"").decode(), zlib.crc32(b"[["), ""
+        for batch in table.to_batches(max_chunksize=BATCH):
+            rows = json.dumps(batch.to_pylist())[1:-1]
+            actual = zlib.crc32(f"{comma}{rows}".encode(), actual)
+            comma = ", "
+        actual = zlib.crc32(f"], {json.dumps(_session(metadata))}]".encode(), actual)
+    if checksum != f"{actual:08x}":
+        raise ValueError("its checksum is that of other contents")
+
+
+def _session(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(metadata.get(b"session", b"{}"))
+    return made
 
 
 def is_known(field: pa.Field) -> bool:
@@ -72,8 +101,7 @@ def is_known(field: pa.Field) -> bool:
 
 def session(path: Path) -> dict[str, Any]:
     """Return the session of a Parquet file: how its measurements were made."""
-    made: dict[str, Any] = json.loads(pq.read_metadata(path).metadata[b"session"])
-    return made
+    return _session(pq.read_metadata(path).metadata)
 
 
 def last_time(path: Path) -> datetime:
@@ -85,32 +113,51 @@ def last_time(path: Path) -> datetime:
     )
 
 
-def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the measurements in a Parquet file and its session.
+def table(path: Path, names: Sequence[str] = SCHEMA.names) -> tuple[pa.Table, dict[str, Any]]:
+    """Return columns of a Parquet file of measurements, with the types of `SCHEMA`, and its
+    session.
 
-    Columns that were added after it was written are None: samples outlive the program that took
+    Columns that were added after it was written are null: samples outlive the program that took
     them. Raises `InputError` if the file is not one of ours, or has changed since it was written.
     """
     try:
         # pq.read_table imports pandas, which takes longer than reading
-        table = pq.ParquetFile(path).read()
-        if not (
-            {"key", "samples_us"} <= set(table.schema.names) and all(map(is_known, table.schema))
-        ):
+        file = pq.ParquetFile(path)
+        fields = file.schema_arrow
+        if not ({"key", "samples_us"} <= set(fields.names) and all(map(is_known, fields))):
             raise InputError(
                 f"{path}: expected the columns {', '.join(SCHEMA.names)}; got "
-                f"{', '.join(table.schema.names)}"
+                f"{', '.join(fields.names)}"
             )
-        rows, metadata = table.to_pylist(), table.schema.metadata or {}
-        session: dict[str, Any] = json.loads(metadata.get(b"session", b"{}"))
-        if metadata.get(b"checksum", b"").decode() != _checksum(rows, session):
-            raise ValueError("its checksum is that of other contents")
+        metadata = fields.metadata or {}
+        given = file.read(columns=None if b"checksum" in metadata else names)
+        _check(path, given)
+        columns = [
+            given[name].cast(SCHEMA.field(name).type)
+            if name in fields.names
+            else pa.nulls(len(given), SCHEMA.field(name).type)
+            for name in names
+        ]
+        return pa.table(columns, names), _session(metadata)
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(
             f"{path}: not a Parquet file of measurements: {error}. Where it is committed, restore "
             "it: git checkout. Else remove it "
             "and run again: what a journal beside it has is kept"
         ) from None
+
+
+def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the measurements in a Parquet file as rows, and its session. Raises `InputError` as
+    `table` does.
+    """
+    columns, session = table(path)
+    rows = columns.to_pylist()
     for row in rows:
-        row |= {name: int(row[name]) for name in THREES if str(row.get(name)).isdigit()}
-    return [dict.fromkeys(SCHEMA.names) | row for row in rows], session
+        row |= {name: number(row[name]) for name in THREES}
+    return rows, session
+
+
+def number(text: str | None) -> int | str | None:
+    """Return the value of a column of `THREES`: a number, or the text of three."""
+    return int(text) if text and text.isdigit() else text
