@@ -1,7 +1,7 @@
 import contextlib
 import errno
-import json
 import fcntl
+import json
 import os
 import resource
 import zlib
