@@ -63,6 +63,12 @@ def tables() -> dict[str, Table]:
     return schemas
 
 
+def of_text() -> set[str]:
+    """Return the names of the columns that are text in the tables that have them."""
+    every = [column for table in tables().values() for column in table.columns]
+    return {column.name for column in every if column.type == "string"}
+
+
 def names(table: str) -> list[str]:
     """Return the names of a table's columns, in order."""
     return [column.name for column in tables()[table].columns]

@@ -1,18 +1,41 @@
 """Tables as CSV files: the same data give the same bytes."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ladder.core.errors import InputError
 from ladder.core.files import MEND, write_whole
+from ladder.storage import columns
+
+QUOTED = re.compile('[,"\r\n]')
+"""What a cell is put in quotes for."""
 
 
-def to_csv(table: pd.DataFrame) -> bytes:
-    """Return a table as CSV with six significant digits. The same data give the same bytes."""
-    text: str = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-    return text.encode()
+def to_csv(table: pd.DataFrame, header: bool = True) -> bytes:
+    """Return a table as CSV with six significant digits, with its header or without. The same data
+    give the same bytes.
+    """
+    lines = zip(*(_cells(table[name]) for name in table), strict=True)
+    first = [table.columns] if header else []
+    return "".join(",".join(line) + "\n" for line in [*first, *lines]).encode()
+
+
+def _cells(column: pd.Series) -> Sequence[str]:
+    """Return the cells of a column as text: each value is formatted once."""
+    codes, values = pd.factorize(column, use_na_sentinel=False)
+    cells = [
+        "" if missing else f"{value:.6g}" if isinstance(value, float) else _quoted(str(value))
+        for value, missing in zip(values.tolist(), pd.isna(values), strict=True)
+    ]
+    return np.array(cells, object)[codes]
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if QUOTED.search(text) else text
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
@@ -26,12 +49,12 @@ def read_csv(path: Path, needed: Sequence[str] = (), text: bool = False) -> pd.D
     Raises `InputError` for another file, or for one that lacks a column of `needed`.
     """
     try:
-        # `marks` is text even if no row has a mark
         table = pd.read_csv(
             path,
             keep_default_na=False,
             na_values=[] if text else [""],
-            dtype=str if text else {"marks": str},
+            # the labels of squares are text too, and so are columns without a value
+            dtype=str if text else dict.fromkeys(columns.of_text(), str),
         )
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {MEND}") from None
