@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from ladder.core.errors import InputError
@@ -24,16 +24,14 @@ def to_csv(table: pd.DataFrame, header: bool = True) -> bytes:
     return "".join(",".join(line) + "\n" for line in [*first, *lines]).encode()
 
 
-def _cells(column: pd.Series) -> Sequence[str]:
-    """Return the cells of a column as text: each value is formatted once."""
-    codes, values = pd.factorize(column, use_na_sentinel=False)
-    cells = [
+def _cells(column: pd.Series) -> list[str]:
+    return [
         "" if missing else f"{value:.6g}" if isinstance(value, float) else _quoted(str(value))
-        for value, missing in zip(values.tolist(), pd.isna(values), strict=True)
+        for value, missing in zip(column.tolist(), column.isna(), strict=True)
     ]
-    return np.array(cells, object)[codes]
 
 
+@lru_cache(1 << 12)
 def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if QUOTED.search(text) else text
 
