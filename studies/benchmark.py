@@ -153,7 +153,7 @@ def plan_2000() -> float:
     campaign = campaign_file.load(
         data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernel_file.discover(ROOT)
     )
-    files.digest(campaign.plan("cuda", "03_shared_tile.float32"))
+    files.digest(campaign.plan("cuda", campaign.shares["cuda", "float32"]))
     return time.perf_counter() - start
 
 

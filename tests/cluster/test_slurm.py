@@ -24,11 +24,13 @@ from prompt import SEEN, states
 pytestmark = pytest.mark.slurm
 
 CPU = detect_cpu().slug
-# as small as a campaign can be that has a measure job for each GPU of a partition: each job is two
-# starts of Snakemake
+# as small as a campaign can be that has a measure job for each GPU of a partition, by element type:
+# each job is two starts of Snakemake
 SMOKE = """
 campaign: smoke
 kernels: [cpu/02_reordered_ikj]
+element_types: [float32, float64]
+baselines: {cpu: [blas_1]}
 problems: {cpu: [{square: 64}]}
 measure: {min_samples: 5, max_samples: 5, target: 1}
 confirm: {processes: 3, rounds: 3, finalists: 1, seconds: 0.05}
@@ -58,7 +60,7 @@ SUBMIT = (
     "--latency-wait",
     "5",
 )
-SAMPLES = "results/smoke/red/samples/02_reordered_ikj.float32.parquet"
+SAMPLES = "results/smoke/red/samples/float32.parquet"
 SIX = SMOKE.replace("[{square: 64}]", "[{M: [60, 61, 62], N: [60, 61], K: 64}]")
 STOP = """
 import os, signal
@@ -133,7 +135,7 @@ def own(smoke: Submitted, slurm: Slurm, tmp_path: Path) -> Iterator[Project]:
 def test_the_whole_smoke_campaign_is_measured_in_two_partitions_and_compared(smoke):
     for name in ("red", "blue"):
         summary = smoke.project.table(f"smoke/{name}/summary.csv")
-        assert len(summary) == 1 + 2  # the baselines are BLAS on one core and on all
+        assert len(summary) == 2 * (1 + 1)  # a kernel and a baseline
         assert set(summary["status"]) == {"correct"}
         assert (
             smoke.project.folder / f"results/smoke/{name}/figures/performance-warm.svg"
@@ -170,7 +172,9 @@ def test_no_two_jobs_have_the_same_gpu_at_a_time(smoke):
 
 
 def test_what_failed_is_submitted_again_and_asks_for_more(smoke):
-    first, second = (job for job in smoke.jobs if "measure_wildcards_smoke_blue_02" in job.rule)
+    first, second = (
+        job for job in smoke.jobs if "measure_wildcards_smoke_blue_float32" in job.rule
+    )
     assert [first.state, second.state] == ["FAILED", "COMPLETED"]
     assert (second.memory_mb, second.minutes) == (2 * first.memory_mb, 2 * first.minutes)
 
@@ -218,7 +222,8 @@ class Measuring:
         self.slurm, self.project, self.submit = slurm, project, submit
         project.campaign(SIX + partitions)
         self.samples = project.folder / SAMPLES
-        self.journal, self.before = journal.journal_of(self.samples), slurm.jobs()[-1].id
+        self.journal = journal.journals_of(self.samples) / "02_reordered_ikj.float32.journal"
+        self.before = slurm.jobs()[-1].id
         self.journal.unlink()
         self.kept: list[bytes] = []
         (packages,) = project.folder.glob(".venv/lib/python*/site-packages")
@@ -289,8 +294,9 @@ class Measuring:
         self.keep()
         assert len(self.kept) == 6 > kept > 0
         rows, session = samples.read(self.samples)
-        assert {row["key"] for row in rows} == set(self.keys())
-        assert session["measured"] == 6 - kept
+        assert {row["key"] for row in rows if row["kernel"] != "blas_1"} == set(self.keys())
+        # a baseline follows on each problem
+        assert session["measured"] == 2 * 6 - (kept + kept - 1)
 
 
 def test_a_job_goes_on_where_it_was_after_cancelling_a_dead_node_and_ctrl_c(own, slurm):

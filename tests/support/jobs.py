@@ -3,6 +3,7 @@ process.
 """
 
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -149,24 +150,25 @@ class Jobs:
             **inputs,
         )
 
-    def job(self, name: str, **changes: Any) -> Job:
-        """Return a measure job."""
-        return self.begin(Job, self.plan(changes).plan("cuda", name))
+    def job(self, *names: str, **changes: Any) -> Job:
+        """Return a measure job for shares of one element type."""
+        campaign = self.plan(changes)
+        shares = campaign.shares["cuda", names[0].split(".")[1]]
+        chosen = [share for share in shares if share["name"] in names]
+        return self.begin(Job, campaign.plan("cuda", chosen))
 
-    def open(self, name: str, **changes: Any) -> sweep.Sweep:
-        """Return the sweep of a measure job that has not begun, with the journal that all of them
+    def open(self, *names: str, **changes: Any) -> sweep.Sweep:
+        """Return the sweep of a measure job that has not begun, with the journals that all of them
         share.
         """
-        return sweep.Sweep(
-            self.job(name, **changes), Journal(self.folder / "journal"), "GPU-1", lock=0
-        )
+        journals = {name: Journal(self.folder / f"{name}.journal") for name in names}
+        return sweep.Sweep(self.job(*names, **changes), journals, "GPU-1", lock=0)
 
-    def sweep(self, name: str, path: str = "swept", **changes: Any) -> Path:
-        """Run a measure job; return its Parquet file."""
+    def sweep(self, *names: str, path: str = "swept", **changes: Any) -> Path:
+        """Run a measure job; return its Parquet file. The folder `path` has its journals."""
         output = self.folder / f"{path}.parquet"
-        self.session = sweep.run(
-            self.job(name, **changes), self.folder / f"{path}.journal", output, ["GPU-1"]
-        )
+        job = self.job(*names, **changes)
+        self.session = sweep.run(job, self.folder / path, output, ["GPU-1"])
         return output
 
     def confirm(
@@ -177,25 +179,33 @@ class Jobs:
         refill_us: float = 0.0,
         **changes: Any,
     ) -> list[dict[str, Any]]:
-        """Run a confirmation; return its rows."""
+        """Run a confirmation; return its rows. The folder `path` has its journals."""
+        campaign = self.plan(changes)
+        problems = [
+            problem for block in campaign.blocks["cuda"].values() for problem in block.items
+        ]
         job = self.begin(
             confirmation.ConfirmationJob,
-            self.plan(changes).confirmation("cuda"),
+            campaign.confirmation("cuda", problems),
             samples=[samples],
             swept="swept",
             refill_us=refill_us,
         )
         output = self.folder / f"{path}.parquet"
-        self.session = confirmation.run(job, self.folder / f"{path}.journal", output, list(uuids))
+        self.session = confirmation.run(job, self.folder / path, output, list(uuids))
         return records.read(output)[0]
 
 
-def journaled(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a journal in their order, without changing it: a torn last line stays."""
-    copy = path.with_suffix(".copy")
-    copy.write_bytes(path.read_bytes() if path.exists() else b"")
-    with closing(Journal(copy)) as journal:
-        return list(journal.records.values())
+def journaled(folder: Path) -> list[dict[str, Any]]:
+    """Return the records of a folder's journals in their order, without changing them: a torn last
+    line stays.
+    """
+    records = []
+    for path in sorted(folder.glob("*.journal")):
+        copy = shutil.copy(path, folder / "copy")
+        with closing(Journal(Path(copy))) as journal:
+            records += journal.values()
+    return records
 
 
 def _name(candidate: Any) -> str:

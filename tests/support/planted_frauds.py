@@ -184,7 +184,8 @@ def run(
     limits = LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)
     names = {problem: name for name, problem in PROBLEMS.items()}
     for number, group in enumerate(alike.values()):
-        plan = {
+        share = {
+            "name": str(number),
             "kernel": group[0].id,
             "geometry": group[0].geometry,
             "candidates": [
@@ -196,12 +197,15 @@ def run(
                 }
                 for kernel in group
             ],
+        }
+        plan = {
+            "shares": [share],
             "problems": [asdict(problem) for problem in PROBLEMS.values()],
             "reference": BASELINES[device.kind][0],
             "limits": asdict(limits),
         }
         job = Job(device.slug, device.kind, plan, rows, support, {}, "code", environment)
-        sweep.run(job, folder / f"{number}.journal", folder / f"{number}.parquet", [uuid])
+        sweep.run(job, folder, folder / f"{number}.parquet", [uuid])
         for row in read(folder / f"{number}.parquet")[0]:
             problem = Problem(**{name: row[name] for name in Problem.__dataclass_fields__})
             results[row["kernel"]][names[problem]] = row

@@ -84,8 +84,9 @@ def test_a_b_and_c_may_have_paddings_and_offsets_of_their_own():
 
 def test_every_configuration_and_baseline_is_planned():
     plan = change("parameters: {cuda/03_shared_tile: {BM: [16, 64], BN: [16, 32], BK: [16]}}")
-    assert plan.jobs("cuda") == ["baselines.float32", "03_shared_tile.float32"]
-    candidates = plan.plan("cuda", "03_shared_tile.float32")["candidates"]
+    shares = plan.shares["cuda", "float32"]
+    assert [share["name"] for share in shares] == ["03_shared_tile.float32", "baselines.float32"]
+    candidates = shares[0]["candidates"]
     assert [candidate["label"] for candidate in candidates if not candidate["objection"]] == [
         "BM=16 BN=16 BK=16",
         "BM=16 BN=32 BK=16",
@@ -99,10 +100,10 @@ def test_every_configuration_and_baseline_is_planned():
 )
 def test_a_baseline_is_planned_for_the_element_types_that_it_has(element_type, name):
     """The library's own choice, and eight algorithms, are candidates of the best one."""
-    plan = change("element_types: [float32, bfloat16]").plan("cuda", f"baselines.{element_type}")
+    *_, share = change("element_types: [float32, bfloat16]").shares["cuda", element_type]
     numbered = [f"cublaslt_best ALGORITHM={number}" for number in range(8)]
     expected = ["cublas -", f"{name} -", "cublaslt_best -", *numbered]
-    assert [f"{each['name']} {each['label']}" for each in plan["candidates"]] == expected
+    assert [f"{each['name']} {each['label']}" for each in share["candidates"]] == expected
 
 
 def test_configurations_are_compiled_in_every_way_asked_for():
@@ -110,7 +111,7 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         "{parameters: {cuda/03_shared_tile: {BM: [16], BN: [16], BK: [16]}},"
         "compiler: [nvcc, nvrtc], options: {dlcm: cg, maxrregcount: [128, 255]}}"
     )
-    candidates = plan.plan("cuda", "03_shared_tile.float32")["candidates"]
+    candidates = plan.shares["cuda", "float32"][0]["candidates"]
     assert [candidate["label"].removeprefix("BM=16 BN=16 BK=16 ") for candidate in candidates] == [
         "maxrregcount=128 dlcm=cg",
         "maxrregcount=255 dlcm=cg",
@@ -330,7 +331,7 @@ def test_a_kernel_s_own_configurations_are_tried_beside_lists_where_asked_for():
 def test_a_device_kind_may_be_confirmed_in_its_own_way():
     plan = change("confirm: {rounds: 7, finalists: 2, cpu: {rounds: 4, seconds: 0.03}}")
     for kind, rounds, seconds in (("cuda", 7, 0.3), ("cpu", 4, 0.03)):
-        given = plan.confirmation(kind)
+        given = plan.confirmation(kind, plan.blocks[kind][""].items)
         assert given["finalists"] == 2
         assert given["limits"]["max_samples"] == rounds
         assert given["limits"]["max_seconds"] == seconds

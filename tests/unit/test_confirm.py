@@ -86,7 +86,7 @@ def test_another_kernels_configuration_with_the_same_binary_is_a_control():
 @pytest.fixture
 def jobs(tmp_path, monkeypatch, gpus):
     """A confirmation of three kernels on two problems; `jobs.samples` is what the sweep found."""
-    made = Jobs(tmp_path, monkeypatch, {"a": 2, "b": 1}, problems={"cuda": [{"square": 8}]})
+    made = Jobs(tmp_path, monkeypatch, {"a": 2, "b": 1}, problems={"cuda": [{"square": [8, 16]}]})
     made.measure = {"sample_us": 0, "timeout_seconds": 6}
     made.does["b"] = "slow(250); right()"
     us = (("a", "U=1", 2.0), ("b", "-", 500.0), ("cublas", "-", 2.0))
@@ -170,7 +170,6 @@ def test_a_journal_is_gone_on_with_on_its_own_gpu(jobs, gpus):
 @pytest.mark.parametrize(
     ("change", "measured"),
     [
-        ({"seed": 1}, 18),
         ({"measure": {"sample_us": 1}}, 18),
         ({"confirm": {"processes": 3, "rounds": 9}}, 18),
         ({"confirm": {"processes": 4}}, 6),

@@ -202,9 +202,9 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(run, tmp_path, mon
         run("right()")
     # the last write is cut short, as by a disk with little room, or refused, as by a limit
     message = str(refused.value).replace("File too large", "No space left on device")
-    assert message == f"{tmp_path}/fake.journal: {faults.MACHINE['full'].reason}"
+    assert message == f"{tmp_path}/swept/fake.float32.journal: {faults.MACHINE['full'].reason}"
     assert not (tmp_path / "fake.parquet").exists()
-    whole = journaled(tmp_path / "fake.journal")
+    whole = journaled(tmp_path / "swept")
     measured = [record for record in whole if record.get("samples_us")]
     assert 1 <= len(measured) < 10 <= len(whole)  # and what passed the gauntlet
     rows = {row["key"]: row["samples_us"] for row in run("right()")}

@@ -32,9 +32,11 @@ def outcomes(run):
     """Status and reason of every entry, in order."""
     try:
         run.measure_all()
-        return [(record["status"], record["reason"]) for record in run.records()]
+        run.kept = run.records()
+        return [(record["status"], record["reason"]) for record in run.kept]
     finally:
-        run.journal.close()
+        for journal in run.journals.values():
+            journal.close()
 
 
 RIGHT = ("correct", "")
@@ -66,9 +68,45 @@ def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(jobs):
         "gauntlet_problems": 8,
         "gauntlet_changed": 0,
     }
-    record = run.records()[0]
+    record = run.kept[0]
     assert {name: record[name] for name in expected} == expected
     assert len(record["samples_us"]) == 4
+
+
+@pytest.fixture
+def two(tmp_path, monkeypatch, gpus):
+    """A measure job of two kernels, of one configuration and of two, on two problems."""
+    square = {"cuda": [{"square": [24, 40]}]}
+    return Jobs(tmp_path, monkeypatch, {"a": 1, "b": 2}, problems=square)
+
+
+SHARES = ("a.float32", "b.float32")
+
+
+def test_kernels_of_a_job_share_operands_and_are_timed_each_for_itself(two):
+    assert outcomes(two.open(*SHARES)) == [RIGHT] * 6
+    problems = [asked.request.problem for asked in two.of(SetProblem)]
+    assert [(problem.m, problem.distribution) for problem in problems] == [
+        (m, distribution) for m in (24, 40) for distribution in ("exact", "uniform")
+    ]
+    assert who(two, Time) == [("a",), ("b U=1", "b U=2")] * 2
+    assert [asked.request.best for asked in two.of(Time)] == [0.0] * 4  # of its own kernel
+
+
+def test_a_kernel_that_kills_the_worker_harms_no_other_of_its_job(two):
+    two.does["a"] = "right(); die(11) if timed else None"
+    results = outcomes(two.open(*SHARES))
+    # a's rows, then b's
+    assert [status for status, _ in results] == ["launch_error"] * 2 + ["correct"] * 4
+
+
+def test_what_was_measured_stays_when_jobs_have_other_kernels(two):
+    samples_of = {row["key"]: row for row in samples.read(two.sweep("a.float32"))[0]}
+    rows, session = samples.read(two.sweep(*SHARES))
+    assert [row["kernel"] for row in rows] == ["a"] * 2 + ["b"] * 4
+    assert session["measured"] == 4
+    assert samples_of == {row["key"]: row for row in rows[:2]}
+    assert samples.read(two.sweep("b.float32"))[1]["measured"] == 0
 
 
 def test_what_the_gauntlet_takes_is_told_apart(jobs, virtual_clock):
@@ -96,7 +134,7 @@ def test_tf32_of_denormal_operands_is_not_asked_for(jobs):
 
 
 def baselines(run):
-    return [entry.candidate.name for entry in run.entries]
+    return [entry.candidate.name for entry in run.items]
 
 
 INCORRECT = Failure("launch_error", "the reference is incorrect", alive=False)
@@ -247,7 +285,7 @@ def test_cublas_that_adds_parts_of_k_in_16_bits_is_timed_and_marked(jobs, monkey
         monkeypatch.setattr(module, "OF_CUDA", ("float32",))
     run = jobs.open("baselines.float32", problems={"cuda": [{"square": 40}]})
     outcomes(run)
-    marks = [(record["status"], record.get("sums_16_bit")) for record in run.records()]
+    marks = [(record["status"], record.get("sums_16_bit")) for record in run.kept]
     assert dict(zip(baselines(run), marks, strict=True)) == {
         "cublas": ("correct", True),
         "cublaslt_best": ("correct", True),
@@ -260,7 +298,7 @@ def test_what_an_audit_finds_is_incorrect_and_has_no_speed(jobs):
     run = jobs.open(JOB)
     reasons = {(status, reason.split(" by ")[0]) for status, reason in outcomes(run)}
     assert reasons == {("incorrect", "while timed: sample 1: a row of C is off")}
-    assert all("samples_us" not in record for record in run.records())
+    assert all("samples_us" not in record for record in run.kept)
 
 
 def test_a_culprit_is_found_alone_and_what_was_measured_beside_it_is_kept(jobs):

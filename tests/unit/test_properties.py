@@ -219,8 +219,11 @@ def readers(tmp_path_factory):
         data = yaml_schema.load(text, "config/fuzz.yaml")
         loaded = campaign_file.load(data, "config/fuzz.yaml", known)
         for kind in data["problems"]:
-            plans = [loaded.plan(kind, job) for job in loaded.jobs(kind)]
-            json.dumps([*plans, loaded.confirmation(kind)], allow_nan=False)
+            plans = [loaded.plan(kind, part.items) for part in loaded.parts[kind].values()]
+            plans += [
+                loaded.confirmation(kind, block.items) for block in loaded.blocks[kind].values()
+            ]
+            json.dumps(plans, allow_nan=False)
 
     def watched(read):
         def accepts(text: str) -> bool:

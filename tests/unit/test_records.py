@@ -1,10 +1,10 @@
-import contextlib
 import errno
 import fcntl
 import json
 import os
 import resource
 import zlib
+from contextlib import closing, suppress
 from pathlib import Path
 
 import faults
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from ladder.core.errors import InputError
 from ladder.storage import samples
-from ladder.storage.journal import Journal, journal_of
+from ladder.storage.journal import Journal, journals_of
 
 
 def fill(path, count=3):
@@ -25,9 +25,8 @@ def fill(path, count=3):
 
 
 def read(path):
-    journal = Journal(path)
-    journal.close()
-    return journal.records
+    with closing(Journal(path)) as journal:
+        return dict(journal)
 
 
 def test_a_second_run_waits_and_finds_what_the_first_measured(tmp_path, capfd, monkeypatch):
@@ -93,7 +92,7 @@ def test_a_parquet_file_that_rotted_is_told(tmp_path):
     data, rows = path.read_bytes(), samples.read(path)
     for at in range(0, len(data), 23):
         path.write_bytes(data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :])
-        with contextlib.suppress(InputError):
+        with suppress(InputError):
             assert samples.read(path) == rows, at
     for cut in range(0, len(data), 97):
         path.write_bytes(data[:cut])
@@ -112,11 +111,20 @@ def test_every_cut_through_the_last_line_loses_that_line_only(tmp_path):
         path = tmp_path / "cut"
         path.write_bytes(data[:cut])
         journal = Journal(path)
-        assert set(journal.records) == {"k0", "k1"}
+        assert set(journal) == {"k0", "k1"}
         journal.append({"key": "k9"})
         journal.close()
         assert set(read(path)) == {"k0", "k1", "k9"}
         path.unlink()
+
+
+def test_a_journal_is_opened_without_its_records(tmp_path, monkeypatch):
+    """However long it is: what is measured is told by its keys."""
+    fill(tmp_path / "j")
+    monkeypatch.setattr("json.loads", lambda text: pytest.fail("a record was read"))
+    with closing(Journal(tmp_path / "j")) as journal:
+        assert "k1" in journal
+        assert "k9" not in journal
 
 
 def test_damage_in_the_middle_is_told_and_nothing_is_dropped(tmp_path):
@@ -193,9 +201,9 @@ def test_a_folder_of_samples_is_read_whole_by_others(tmp_path):
     """By pandas, which takes every file there for one of Parquet."""
     output = tmp_path / "samples" / "a.float32.parquet"
     output.parent.mkdir()
-    journal = Journal(journal_of(output))
+    journal = Journal(journals_of(output) / "a.float32.journal")
     journal.append({"key": "k"})
     journal.close()
     samples.write(output, [{"key": "k", "kernel": "a"}], {})
     assert pd.read_parquet(output.parent)["kernel"].tolist() == ["a"]
-    assert journal_of(tmp_path / "confirmed.parquet").parent == journal_of(output).parent
+    assert journals_of(tmp_path / "confirmed.parquet") == journals_of(output)

@@ -12,7 +12,7 @@ from ladder.analysis.dataset import Dataset
 from ladder.analysis.finalists import Finalists
 from ladder.core.errors import InputError
 from ladder.core.files import digest
-from ladder.storage import csv_files, samples
+from ladder.storage import csv_files, dataset_layout, samples
 from rows import made, row, summarize
 
 
@@ -117,15 +117,15 @@ class Files:
                 self.paths.append(path)
         return self
 
-    def confirm(self, **session):
-        """Add the file of a confirmation of those files."""
+    def confirm(self, part="", **session):
+        """Add the file of a confirmation of those files, or of a part."""
         jobs = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in self.paths}
-        made = {"job": "confirmed", "jobs": jobs, "code": "other"} | session
-        samples.write(self.folder / "confirmed.parquet", [row(process=1)], made)
+        made = {"job": f"confirmed{part}", "jobs": jobs, "code": "other"} | session
+        samples.write(self.folder / f"confirmed{part}.parquet", [row(process=1)], made)
         return self
 
     def load(self, fingerprint=(), **environment):
-        confirmed = self.folder.glob("confirmed.parquet")
+        confirmed = dataset_layout.confirmations(self.folder)
         given = environment | {"fingerprint": dict(fingerprint)}
         return dataset.load([*self.paths, *confirmed], given)
 
@@ -177,6 +177,19 @@ def test_a_dataset_that_is_whole_is_read(files):
     assert [session["job"] for session in sessions] == ["a.float32", "b.float32", "confirmed"]
 
 
+def test_parts_of_a_confirmation_are_read_and_those_of_another_division_dropped(files):
+    files.add("a").confirm(".1of2", swept="v1").confirm(".2of2", swept="v1").confirm()
+    whole = dataset_layout.confirmations(files.folder)[1:]
+    assert [path.name for path in whole] == ["confirmed.2of2.parquet", "confirmed.parquet"]
+    dataset_layout.drop_others(files.folder, [files.folder / "confirmed.1of2.parquet", whole[0]])
+    records, sessions = files.load()
+    assert [session["job"] for session in sessions[1:]] == ["confirmed.1of2", "confirmed.2of2"]
+    assert len(records) == 3
+    files.add("a")
+    with pytest.raises(InputError, match=r"confirmed\.1of2\.parquet: confirms other samples"):
+        files.load()
+
+
 def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
     kernels = (
         "07_double_buffer",
@@ -207,21 +220,17 @@ def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
             {"job": "b.float32"},
             rf"a\.float32\.parquet: {faults.MACHINE['misnamed'].reason}\. Where it is .*git checkout",
         ),
-        # of before files said what they are
-        ("b", "a", {}, r"has the measurements of b\.float32; expected those of a\.float32\. "),
         (
             "b",
-            "b.float32.2of3",
-            {"job": "b.float32.1of3"},
-            r"has the measurements of b\.float32\.1of3; expected those of b\.float32\.2of3",
+            "float32.2of3",
+            {"job": "float32.1of3"},
+            r"has the measurements of float32\.1of3; expected those of float32\.2of3",
         ),
-        ("cublas", "baselines", {}, ""),
+        ("b", "float32.2of3", {"job": "float32.2of3"}, ""),
     ],
 )
 def test_a_file_under_another_name_is_refused(tmp_path, kernel, file, session, message):
-    """As one kernel's samples in place of another's, or of another element type, or of another
-    shard.
-    """
+    """As one kernel's samples in place of another's, or those of another part."""
     path = tmp_path / (f"{file}.parquet" if "." in file else f"{file}.float32.parquet")
     samples.write(path, [row(kernel=kernel)], session)
     if not message:

@@ -22,6 +22,7 @@ DATA = {
     "campaign": "t",
     "kernels": ["cuda/02_naive_coalesced", "cuda/03_shared_tile", "cpu/03_blocked"],
     "problems": {"cuda": [[100, 200, 300], [1000, 1000, 1000]], "cpu": [[4, 4, 4]]},
+    "baselines": {"cuda": ["cublas"]},
     "parameters": {"cuda/03_shared_tile": {"BM": [16], "BN": [16], "BK": [8, 16, 32]}},
 }
 
@@ -33,16 +34,14 @@ def made(devices=(GPU, CPU), architectures=("sm_80", "sm_90"), **data):
 def test_a_dataset_of_the_campaign():
     folder, build, of = "results/t/cpu-y", "results/t/build/cpu-y", "cpu-y"
     targets_of_t = made()
-    assert targets_of_t.samples(of) == [
-        f"{folder}/samples/{job}.float32.parquet" for job in ("baselines", "03_blocked")
-    ]
+    assert targets_of_t.samples(of) == [f"{folder}/samples/float32.parquet"]
     assert targets_of_t.resources(of) == [f"{build}/03_blocked/resources.csv"]
     assert targets_of_t.headers(of) == [KERNELS["cpu/03_blocked"].path]
     assert targets_of_t.support(of) == f"{build}/support.bin"
-    assert targets_of_t.binaries(of, "baselines.float32") == []
-    assert targets_of_t.binaries("nvidia-x", "03_shared_tile.float32.1of2") == [
-        "results/t/build/sm_90/03_shared_tile/resources.csv"
-    ]
+    parts = ("02_naive_coalesced", "03_shared_tile", "baselines")
+    for number, name in enumerate(parts, 1):
+        reports = targets_of_t.binaries("nvidia-x", f"float32.{number}of3")
+        assert reports == [f"results/t/build/sm_90/{name}/resources.csv"][: name != "baselines"]
 
 
 def publish(published, name, run):
@@ -101,18 +100,23 @@ def test_threads_are_shared_by_the_number_of_configurations():
     assert of_campaign.compiling_threads("cpu-y", "03_blocked", total) == counts["cpu/03_blocked"]
     assert of_campaign.compiling_threads("sm_80", "03_shared_tile", 1) == 1
     assert of_campaign.kernel("sm_90a", "03_shared_tile").id == "cuda/03_shared_tile"
-    assert (
-        of_campaign.measuring_threads("nvidia-x", 8),
-        of_campaign.measuring_threads("cpu-y", 8),
-    ) == (1, 8)
 
 
-def test_memory_is_that_of_the_largest_problem():
-    assert (
-        made().measuring_mb()
-        == 3000 + made().campaign.problems("cuda", "float32")[1].bytes // 10**6
-        > 3010
-    )
+def test_a_gpu_takes_a_core_only_beside_a_cpu_to_measure_and_where_jobs_are_submitted():
+    both, partitions = made(), {"one": {"device": "nvidia-x", "architecture": "sm_90"}}
+    assert [both.measuring_threads(name, 8) for name in ("nvidia-x", "cpu-y")] == [1, 8]
+    assert made([GPU]).measuring_threads("nvidia-x", 8) == 0
+    assert made([GPU], partitions=partitions).measuring_threads("nvidia-x", 8) == 1
+
+
+def test_memory_and_minutes_follow_from_the_largest_problem_and_the_work():
+    small, largest = made(), made().campaign.problems("cuda", "float32")[1].bytes // 10**6
+    assert small.measuring_mb == 3500 + largest > 3510
+    assert small.sweep_minutes == small.confirm_minutes == 60
+    problems = {"cuda": [[1000, 1000, k] for k in range(1, 1001)]}
+    large = made(problems=problems, confirm={"processes": 40})
+    assert 60 < large.sweep_minutes < 70
+    assert 140 < large.confirm_minutes < 160  # of parts of half an hour
 
 
 def asked(of_campaign, gpu, usual, attempt=1, threads=2, **wildcards):
@@ -131,8 +135,8 @@ def asked(of_campaign, gpu, usual, attempt=1, threads=2, **wildcards):
 
 
 def test_what_the_job_of_a_machine_asks_for():
-    usual = {"mem_mb": lambda targets, threads: targets.measuring_mb() + threads, "runtime": 10}
-    memory = made().measuring_mb() + 2
+    usual = {"mem_mb": lambda targets, threads: targets.measuring_mb + threads, "runtime": 10}
+    memory = made().measuring_mb + 2
     assert asked(made(), True, usual, device="nvidia-x") == {
         "gpu": 1,
         "measuring": 1,
@@ -200,7 +204,7 @@ def test_everything_of_a_campaign():
     assert {
         "results/t/build/cpu-y/03_blocked/resources.csv",
         "results/t/nvidia-z/claims.json",
-        "results/t/nvidia-x/samples/03_shared_tile.float32.parquet",
+        "results/t/nvidia-x/samples/float32.2of3.parquet",
         "results/t/nvidia-x/confirmed.parquet",
         "results/t/compared-cuda.svg",
         "results/t/index.html",
@@ -245,8 +249,8 @@ def test_a_plan_is_written_when_what_its_job_must_do_changes(tmp_path, monkeypat
             os.utime(path, (0, 0))
         return written
 
-    measured = {"measure-nvidia-x-baselines.float32", "measure-nvidia-x-02_naive_coalesced.float32"}
-    of_kernel = {"measure-nvidia-x-03_shared_tile.float32", "confirm-nvidia-x"}
+    measured = {"measure-nvidia-x-float32.1of3", "measure-nvidia-x-float32.3of3"}
+    of_kernel = {"measure-nvidia-x-float32.2of3", "confirm-nvidia-x"}
     assert write(with_text("a")) == measured | of_kernel
     assert write(with_text("a")) == set()
     assert write(with_text("b")) == of_kernel

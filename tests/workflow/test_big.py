@@ -5,6 +5,7 @@ import re
 import pytest
 from ladder.core.files import ROOT
 from ladder.model import campaign_file
+from ladder.model.campaign import CONFIRM_US, JOURNALS, SWEEP_US
 from ladder.model.kernel_file import discover
 
 SIDES = {"BM": [*range(1, 26)], "BN": [*range(1, 21)], "BK": [*range(1, 21)]}
@@ -14,7 +15,6 @@ partitions: {{h200: {{device: nvidia-h200, architecture: sm_90}}}}
 kernels: [cuda/03_shared_tile]
 problems: {{cuda: [{{square: [64, 128, 256, 512, 1024, 2048, 4096]}}, [64, 4096, 4096], [4096, 64, 4096], [4096, 4096, 64]]}}
 parameters: {{cuda/03_shared_tile: {SIDES}}}
-measure: {{shard: 100}}
 confirm: {{processes: 0}}
 """
 
@@ -23,30 +23,54 @@ confirm: {{processes: 0}}
 def test_a_big_sweep_is_planned_in_few_jobs(project):
     config = project.campaign(CAMPAIGN)
     planned = project.ok("--configfile", config, "--dry-run", "--quiet", "rules")
-    assert re.search(r"^measure +101$", planned, re.MULTILINE), planned
-    assert int(re.search(r"^total +(\d+)$", planned, re.MULTILINE)[1]) < 300
+    assert int(re.search(r"^measure +(\d+)$", planned, re.MULTILINE)[1]) <= 20, planned
+    assert int(re.search(r"^total +(\d+)$", planned, re.MULTILINE)[1]) < 60
 
 
-def test_shards_are_parts_of_a_sweep_in_its_order():
-    def plans(**measure):
-        data = {
-            "campaign": "t",
-            "problems": {"cuda": [[5, 6, 7]]},
-            "kernels": ["cuda/03_shared_tile"],
-            "measure": measure,
-        }
-        campaign = campaign_file.load(data, "t", discover(ROOT))
-        return campaign.jobs("cuda"), [
-            campaign.plan("cuda", job)["candidates"] for job in campaign.jobs("cuda")[1:]
-        ]
+TWO = {
+    "campaign": "t",
+    "problems": {"cuda": [[m, 64, 64] for m in range(1, 101)]},
+    "kernels": ["cuda/03_shared_tile"],
+    "parameters": {"cuda/03_shared_tile": {"BM": [*range(1, 26)], "BN": [*range(1, 21)]}},
+}
 
-    jobs, (whole,) = plans()
-    assert jobs == ["baselines.float32", "03_shared_tile.float32"]
-    for shard in (1, 3, len(whole) - 1, len(whole), 1000):
-        jobs, parts = plans(shard=shard)
-        count = -(-len(whole) // shard)
-        assert [candidate for part in parts for candidate in part] == whole
-        assert max(map(len, parts)) <= shard
-        assert max(map(len, parts)) - min(map(len, parts)) <= 1
-        assert len(jobs) == 1 + count
-        assert jobs[1] == ("03_shared_tile.float32" + (f".1of{count}" if count > 1 else ""))
+
+def loaded(**changes):
+    return campaign_file.load(TWO | changes, "t", discover(ROOT))
+
+
+def names(shares):
+    return [share["name"] for share in shares]
+
+
+def test_parts_of_a_sweep_have_about_equal_work_and_all_of_it_once():
+    campaign = loaded()
+    parts = campaign.parts["cuda"]
+    shares = campaign.shares["cuda", "float32"]
+    assert [name for part in parts.values() for name in names(part.items)] == names(shares)
+    work = [part.us for part in parts.values()]
+    assert max(work) <= 1.1 * SWEEP_US
+    assert sum(work) / SWEEP_US < len(parts) < 1.5 * sum(work) / SWEEP_US
+    of_kernel = [share for share in shares if share["kernel"]]
+    assert len(of_kernel) > 1
+    candidates = [each["label"] for share in of_kernel for each in share["candidates"]]
+    assert candidates == [each.label for each, _ in campaign.configurations["cuda/03_shared_tile"]]
+    assert sorted(parts) == list(parts)
+
+
+def test_what_a_journal_is_of_stays_when_a_kernel_is_added():
+    alone, more = loaded(), loaded(kernels=["cuda/0[2-5]*"])
+    known = {share["name"]: share for share in more.shares["cuda", "float32"]}
+    assert all(known[share["name"]] == share for share in alone.shares["cuda", "float32"])
+
+
+def test_a_confirmation_is_divided_by_problems_and_a_job_has_few_journals():
+    problems = {"cuda": [[m, 64, 64] for m in range(1, 2001)]}
+    campaign = loaded(problems=problems, parameters={}, confirm={"processes": 20})
+    blocks = campaign.blocks["cuda"].values()
+    whole = campaign.problems("cuda", "float32")
+    assert [problem for block in blocks for problem in block.items] == whole
+    assert max(block.us for block in blocks) <= 1.1 * CONFIRM_US
+    assert max(len(block.items) for block in blocks) <= JOURNALS
+    assert list(loaded(problems={"cuda": [[5, 6, 7]]}).blocks["cuda"]) == [""]
+    assert loaded(confirm={"processes": 0}).blocks["cuda"] == {}

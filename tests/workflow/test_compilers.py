@@ -29,7 +29,8 @@ def test_what_each_compiler_made_is_measured_as_its_own(project):
     project.simulate()
     project.campaign(CAMPAIGN)
     project.ok("--configfile", "config/test.yaml", "--until", "aggregate")
-    rows = records.read(project.folder / "results/two/fake/samples/80_right.float32.parquet")[0]
+    (swept,) = (project.folder / "results/two/fake/samples").glob("float32.1of*.parquet")
+    rows = records.read(swept)[0]
     assert {row["configuration"] for row in rows} == LABELS
     assert len({row["key"] for row in rows}) == 8  # on two problems
     assert (

@@ -7,7 +7,7 @@ import os
 import pytest
 import rendezvous
 from ladder.core.errors import NOTHING_MEASURED
-from ladder.core.types import ELEMENT_TYPES, OF_CUDA
+from ladder.core.types import ELEMENT_TYPES
 from ladder.storage import journal
 from ladder.storage import samples as records
 from planted import CU_RIGHT, cuda_kernel
@@ -18,35 +18,35 @@ CAMPAIGN = """
 campaign: four
 devices: [cuda]
 kernels: ["cuda/8*"]
-parameters: {cuda/80_many: {BX: [1, 2, 4, 8]}}
+parameters: {cuda/80_many: {BX: [1, 2]}, cuda/81_more: {BX: [4, 8]}}
 problems: {cuda: [[5, 6, 7]]}
-measure: {min_samples: 10, max_samples: 10, target: 0.000001, race: false, shard: 2, timeout_seconds: 600}
+measure: {min_samples: 10, max_samples: 10, target: 0.000001, race: false, timeout_seconds: 600}
+baselines: {cuda: [cublas]}
 confirm: {processes: 0}
 figures: {formats: [pdf]}
 """
 MEETING = "// python: __import__('rendezvous').meet(2); right()\n"
-"""The first launch of each shard waits until both have begun; a later run finds that they have
+"""The first launch of each kernel waits until both have begun; a later run finds that they have
 met.
 """
-SHARDS = [f"results/four/fake/samples/80_many.float32.{number}of2.parquet" for number in (1, 2)]
+PARTS = [f"results/four/fake/samples/float32.{number}of3.parquet" for number in (1, 2)]
 
 
 @pytest.fixture(scope="module")
 def four(make_project, tmp_path_factory):
-    """A project that sees four GPUs, whose kernel of four configurations was measured in two
-    shards.
-    """
+    """A project that sees four GPUs, on which two kernels were measured, each by a job."""
     project = make_project()
-    project.write("kernels/cuda/80_many.cu", cuda_kernel("many", MEETING + CU_RIGHT))
+    for name in ("80_many", "81_more"):
+        project.write(f"kernels/cuda/{name}.cu", cuda_kernel(name[3:], MEETING + CU_RIGHT))
     project.campaign(CAMPAIGN)
     project.simulate(uuids=[f"GPU-{n}" for n in range(4)])
     project.environment[rendezvous.VARIABLE] = str(tmp_path_factory.mktemp("met"))
-    project.ok(*SHARDS, "--configfile", "config/test.yaml", "--resources", "gpu=4", cores=4)
+    project.ok(*PARTS, "--configfile", "config/test.yaml", "--resources", "gpu=4", cores=4)
     return project
 
 
-def test_shards_are_measured_at_once_each_on_a_gpu_of_its_own(four):
-    rows = [records.read(four.folder / path)[0] for path in SHARDS]
+def test_parts_are_measured_at_once_each_on_a_gpu_of_its_own(four):
+    rows = [records.read(four.folder / path)[0] for path in PARTS]
     used = [{row["uuid"] for row in of_one} for of_one in rows]
     assert all(len(uuids) == 1 for uuids in used)
     assert len(set.union(*used)) == 2
@@ -71,9 +71,10 @@ echo '"0","42"'
 def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on_it(
     four, monkeypatch
 ):
-    for path in SHARDS:  # measured again
+    for path in PARTS:  # measured again
         (four.folder / path).unlink()
-        journal.journal_of(four.folder / path).unlink()
+    for path in journal.journals_of(four.folder / PARTS[0]).glob("*.float32.journal"):
+        path.unlink()
     four.ok("results/four/fake/summary.csv", "--configfile", "config/test.yaml", cores=4)
     summary = four.table("four/fake/summary.csv")
     assert len(summary) == 4 + len(summary[summary["kernel"].str.startswith("cublas")])
@@ -89,13 +90,13 @@ def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on
     four.ok("counters", "--configfile", "config/test.yaml")
     counters = four.table("four/fake/counters.csv")
     assert counters["reason"].isna().all(), counters["reason"].tolist()
-    assert list(counters["instructions"]) == [42]
+    assert list(counters["instructions"]) == [42, 42]
     compiled = four.table("four/fake/resources.csv").set_index(["kernel", "configuration"])[
         "sha256"
     ]
-    (row,) = counters.to_dict("records")
-    assert row["binary_sha256"] == compiled[row["kernel"], row["configuration"]]
-    assert (row["device"], row["uuid"]) == ("fake", "GPU-0")
+    for row in counters.to_dict("records"):
+        assert row["binary_sha256"] == compiled[row["kernel"], row["configuration"]]
+        assert (row["device"], row["uuid"]) == ("fake", "GPU-0")
     # drawn as the campaign says
     svg = four.folder / "results/four/fake/counters.svg"
     assert svg.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
@@ -108,20 +109,18 @@ def test_a_campaign_of_every_element_type_is_planned(four):
         f"element_types: [{', '.join(ELEMENT_TYPES)}]\n",
     )
     plan = four.ok("--configfile", str(config), "--dry-run")
-    kernels = {"baselines": ELEMENT_TYPES, "40_half_fitted_tile": OF_CUDA}
-    for kernel, element_types in kernels.items():
-        for element_type in element_types:
-            assert f"samples/{kernel}.{element_type}.parquet" in plan
+    for element_type in ELEMENT_TYPES:
+        assert f"samples/{element_type}.1of" in plan
 
 
 def test_a_forced_run_measures_nothing_again_and_says_so(four):
     def made():
-        return [records.read(four.folder / path)[0] for path in SHARDS], described.read_bytes()
+        return [records.read(four.folder / path)[0] for path in PARTS], described.read_bytes()
 
     described = four.folder / "results/four/fake/environment.json"
     before = made()
     forced = ("--configfile", "config/test.yaml", "--forcerun", "probe", "measure")
-    again = four.ok(*SHARDS, *forced, code=NOTHING_MEASURED)
+    again = four.ok(*PARTS, *forced, code=NOTHING_MEASURED)
     assert "Nothing was measured: all measurements are from earlier runs" in again
     assert made() == before
 

@@ -36,7 +36,7 @@ def test_each_partition_is_a_dataset_and_one_figure_compares_them(project):
         "support": 1,
         "compile": 1,
         "probe": 2,
-        "measure": 4,
+        "measure": 2,
         "aggregate": 2,
         "compare": 1,
     }

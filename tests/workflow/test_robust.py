@@ -3,6 +3,7 @@ interrupts, folders with odd names.
 """
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ from ladder.core.errors import INTERRUPTED
 from ladder.devices.detect import detect_cpu
 from ladder.pipeline.messages import ENDED
 from ladder.storage import samples as records
-from ladder.storage.journal import _parse
+from ladder.storage.journal import key_of
 from planted import ROOT, Project
 from waiting import wait_until
 
@@ -29,13 +30,14 @@ devices: [cpu]
 architectures: [sm_80]
 kernels: [cpu/02_reordered_ikj]
 problems: {{cpu: [{{square: [24, 32, 48]}}]}}
+baselines: {{cpu: [blas_1]}}
 measure: {{min_samples: {samples}, max_samples: {samples}, max_seconds: 3600, target: 1.0e-9, race: false, sample_us: {us}}}
 confirm: {{processes: 0}}
 """
 DEVICE = f"results/tiny/{detect_cpu().slug}"
 JOURNAL, SAMPLES = (
     f"{DEVICE}/journals/02_reordered_ikj.float32.journal",
-    f"{DEVICE}/samples/02_reordered_ikj.float32.parquet",
+    f"{DEVICE}/samples/float32.parquet",
 )
 CONFIG = ("--configfile", "config/test.yaml")
 
@@ -54,8 +56,8 @@ def built(tmp_path_factory) -> Project:
 @pytest.fixture
 def tiny(built) -> Project:
     """The same with nothing measured yet."""
-    for name in (JOURNAL, SAMPLES):
-        (built.folder / name).unlink(missing_ok=True)
+    for path in (built.folder / DEVICE).glob("*/*float32*"):
+        path.unlink()
     built.campaign(TINY.format(samples=5, us=500))
     return built
 
@@ -106,9 +108,11 @@ journal has two measurements.
 """
 
 
-def measured(path):
-    """The measurements that a journal has, by key."""
-    records = filter(None, map(_parse, path.read_bytes().split(b"\n"))) if path.exists() else ()
+def measured(journals):
+    """The measurements that a folder's journals have, by key."""
+    lines = [line for path in journals.glob("*.journal") for line in path.read_bytes().splitlines()]
+    lines = filter(key_of, lines)
+    records = [json.loads(line.partition(b" ")[2]) for line in lines]
     return {record["key"]: record["samples_us"] for record in records if record.get("samples_us")}
 
 
@@ -119,9 +123,9 @@ def test_killed_while_it_measures_nothing_is_lost(tiny):
     (packages,) = tiny.folder.glob(".venv/lib/python*/site-packages")
     (packages / "stop.py").write_text(STOP)
     (packages / "stop.pth").write_text("import stop\n")
-    journal = tiny.folder / JOURNAL
+    journals = (tiny.folder / JOURNAL).parent
     with running(
-        tiny, SAMPLES, *CONFIG, there=lambda: len(measured(journal)) == 2, STOP="1"
+        tiny, SAMPLES, *CONFIG, there=lambda: len(measured(journals)) == 3, STOP="1"
     ) as run:
         processes = psutil.Process(run.pid).children(recursive=True)
         assert len(processes) >= 2  # the job, and the process in which it runs kernels
@@ -134,11 +138,11 @@ def test_killed_while_it_measures_nothing_is_lost(tiny):
         for process in alive
         if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     ] == []
-    before = measured(journal)
+    before = measured(journals)
     tiny.ok(SAMPLES, *CONFIG)
     rows, session = records.read(tiny.folder / SAMPLES)
     assert {row["status"] for row in rows} == {"correct"}
-    assert session["measured"] == len(rows) - len(before) == 1
+    assert session["measured"] == len(rows) - len(before) == 3
     assert {row["key"]: row["samples_us"] for row in rows if row["key"] in before} == before
 
 

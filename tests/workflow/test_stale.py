@@ -20,6 +20,7 @@ devices: [cuda, cpu]
 architectures: [sm_90]
 kernels: [cuda/80_a, cuda/81_b, cpu/02_reordered_ikj]
 problems: {cuda: [[5, 6, 7]], cpu: [[33, 17, 65]]}
+baselines: {cuda: [cublas]}
 measure: {min_samples: 4, max_samples: 4, target: 0.9}
 confirm: {processes: 3, rounds: 3}
 """
@@ -107,7 +108,7 @@ def would_run(project):
             re.findall(r"(\w+)=([^,\n]+)", (re.search(r"wildcards: (.*)", body) or [""])[0])
         )
         names = [wildcards.get(name, "") for name in ("device", "arch", "kernel", "job")]
-        short = " ".join(filter(None, names)).replace(".float32", "").replace(CPU, "cpu")
+        short = " ".join(filter(None, names)).replace(CPU, "cpu")
         if rule != "all":
             planned[f"{rule} {short}".strip()] = (re.search(r"reason: (.*)", body) or ["", "?"])[1]
     return planned
@@ -127,9 +128,9 @@ TABLES = TABLES_ON_GPU | jobs("cpu", *DRAWN)
 CONFIRMED_ON_CPU = jobs("cpu", "confirm", *DRAWN)
 CONFIRMED_ON_GPU = jobs("fake-1", "confirm", *DRAWN)
 CONFIRMED = CONFIRMED_ON_GPU | CONFIRMED_ON_CPU
-A = {"compile sm_90 80_a", "measure fake-1 80_a"} | CONFIRMED_ON_GPU
-ON_GPU = CONFIRMED_ON_GPU | {f"measure fake-1 {job}" for job in ("baselines", "80_a", "81_b")}
-ON_CPU = CONFIRMED_ON_CPU | {f"measure cpu {job}" for job in ("baselines", "02_reordered_ikj")}
+A = {"compile sm_90 80_a", "measure fake-1 float32.1of3"} | CONFIRMED_ON_GPU
+ON_GPU = CONFIRMED_ON_GPU | {f"measure fake-1 float32.{part}of3" for part in (1, 2, 3)}
+ON_CPU = CONFIRMED_ON_CPU | {"measure cpu float32"}
 PROBED = jobs("fake-1", "probe") | jobs("cpu", "probe")
 BUILT_ON_GPU = {"support sm_90", "compile sm_90 80_a", "compile sm_90 81_b", "probe fake-1"}
 BUILT_ON_CPU = {"support cpu", "compile cpu 02_reordered_ikj", "probe cpu"}
@@ -209,7 +210,7 @@ CASES = {
     ),
     "the time of a kernel's file alone": (append("kernels/cuda/80_a.cu", ""), set(), ""),
     "a file of samples, and the description of another device, which are missing": (
-        remove("fake-1/samples/80_a.float32.parquet", f"{CPU}/environment.json"),
+        remove("fake-1/samples/float32.1of3.parquet", f"{CPU}/environment.json"),
         A - {"compile sm_90 80_a"} | ON_CPU | {"probe cpu"},
         "Missing output files",
     ),

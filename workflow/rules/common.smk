@@ -67,7 +67,8 @@ wildcard_constraints:
     arch="[a-z0-9_-]+",
     kernel="[A-Za-z0-9_]+",
     kind="cuda|cpu",
-    job=rf"[A-Za-z0-9_]+\.({'|'.join(ELEMENT_TYPES)})(\.[0-9]+of[0-9]+)?",
+    job=rf"({'|'.join(ELEMENT_TYPES)})(\.[0-9]+of[0-9]+)?",
+    part=r"(\.[0-9]+of[0-9]+)?",
 
 
 def targets_of(wildcards):
@@ -99,8 +100,8 @@ def plan(name):
 
 def plan_digest(name):
     """A function of wildcards. By a clock that is wrong, a plan that has changed may be older than what was made by it."""
-    return lambda wildcards: files.digest(
-        targets_of(wildcards).plans.get(name.format(**wildcards))
+    return lambda wildcards: targets_of(wildcards).plan_digest(
+        name.format(**wildcards)
     )
 
 
@@ -120,9 +121,9 @@ def measuring_threads(wildcards):
     )
 
 
-def measuring_mb(targets, threads):
-    """The memory of a job that measures."""
-    return targets.measuring_mb()
+def usual(name):
+    """A function of targets and threads: an amount that the targets name."""
+    return lambda targets, threads: getattr(targets, name)
 
 
 def everything(wildcards):

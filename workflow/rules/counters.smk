@@ -12,7 +12,7 @@ rule count:
         "results/{dataset}/logs/count-{device}.log",
     threads: measuring_threads
     resources:
-        **CAMPAIGNS.requests(gpu=True, mem_mb=measuring_mb, runtime=60),
+        **CAMPAIGNS.requests(gpu=True, mem_mb=usual("measuring_mb"), runtime=60),
     params:
         machine=of("machine"),
         ncu=shutil.which("ncu"),

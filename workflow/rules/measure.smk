@@ -1,4 +1,4 @@
-# One job for each kernel and element type, or for a shard of its configurations: all problems, each timed beside the reference.
+# One job for each part of the sweep: several kernels in one element type, on all problems, each timed beside the reference.
 rule measure:
     input:
         plan=plan("measure-{device}-{job}"),
@@ -13,7 +13,9 @@ rule measure:
         "results/{dataset}/logs/measure-{device}-{job}.log",
     threads: measuring_threads
     resources:
-        **CAMPAIGNS.requests(gpu=True, mem_mb=measuring_mb, runtime=60),
+        **CAMPAIGNS.requests(
+            gpu=True, mem_mb=usual("measuring_mb"), runtime=usual("sweep_minutes")
+        ),
     params:
         plan=plan_digest("measure-{device}-{job}"),
         fingerprint=fingerprint,

@@ -5,7 +5,7 @@ from pathlib import Path
 from ladder.analysis.dataset import Dataset
 from ladder.model.kernel_file import parse
 from ladder.pipeline.job_log import job
-from ladder.storage.dataset_layout import TABLES
+from ladder.storage.dataset_layout import TABLES, drop_others
 
 with job(snakemake.log[0]):
     names = ("samples", "confirmed", "resources", "kernels")
@@ -13,5 +13,6 @@ with job(snakemake.log[0]):
         [Path(path) for path in snakemake.input[name]] for name in names
     )
     environment = Path(snakemake.input.environment)
+    drop_others(environment.parent, [*samples, *confirmed])
     dataset = Dataset([*samples, *confirmed], environment, resources, map(parse, kernels))
     dataset.write({name: Path(snakemake.output[name]) for name in TABLES})

@@ -10,16 +10,15 @@ from ladder.devices.lock import exclusive, uuids
 from ladder.measuring.probe import probe_once
 from ladder.measuring.supervisor import Child
 from ladder.pipeline.job_log import job
-from ladder.storage.journal import Journal, journal_of
+from ladder.storage.journal import journals_of, opened
 
 with job(snakemake.log[0]):
     device = here(**snakemake.params.machine)
     output = Path(snakemake.output.environment)
-    journal = Journal(journal_of(output))
     with (
-        closing(journal),
+        opened(journals_of(output), [output.stem]) as journals,
         exclusive(uuids(device)) as (uuid, lock),
         closing(Child(device.kind, uuid, Path(snakemake.input.support), lock)) as child,
     ):
-        environment = probe_once(device, child, journal, snakemake.params.code)
+        environment = probe_once(device, child, journals[output.stem], snakemake.params.code)
     write_whole(output, (json.dumps(environment, indent=1) + "\n").encode())

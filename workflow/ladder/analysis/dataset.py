@@ -14,11 +14,10 @@ from ladder.analysis.finalists import Finalists
 from ladder.analysis.measurements import Candidate, candidate, labeled
 from ladder.core.errors import InputError
 from ladder.core.files import digest
-from ladder.model.baselines import BASELINE_JOB, is_baseline
 from ladder.model.hardware_limits import flop_per_clock
 from ladder.model.kernel import Kernel
 from ladder.storage.csv_files import read_csv, write_csv
-from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, TABLES, files, read_environment
+from ladder.storage.dataset_layout import COUNTERS, TABLES, files, is_confirmation, read_environment
 from ladder.storage.samples import read
 
 MEND = "Where it is committed, restore the dataset: git checkout. Else run its campaign again"
@@ -173,20 +172,15 @@ def load(
                 f"{path}: described: got {belongs}; expected {digest(environment)}, the digest of "
                 f"environment.json, which is not the one that it was measured with. {MEND}"
             )
-        jobs = {session["job"]} if "job" in session else set()
-        if path.stem != CONFIRMED:
-            shard = path.stem.split(".")[2:]
-            for row in rows:
-                name = BASELINE_JOB if is_baseline(row["kernel"]) else row["kernel"]
-                jobs.add(".".join([name, row["element_type"], *shard]))
-        if jobs - {path.stem}:
+        session = {"job": path.stem} | session  # samples of older programs do not say
+        if session["job"] != path.stem:
             raise InputError(
-                f"{path}: has the measurements of {', '.join(sorted(jobs - {path.stem}))}; expected "
-                f"those of {path.stem}. {MEND}"
+                f"{path}: has the measurements of {session['job']}; expected those of {path.stem}. "
+                f"{MEND}"
             )
         records += rows
-        sessions.append({"job": path.stem} | session)
-    if [path.stem for path in samples] != [CONFIRMED]:
+        sessions.append(session)
+    if not all(map(is_confirmation, samples)):
         _check_together(samples, sessions)
     return records, sessions
 
@@ -200,12 +194,12 @@ def _check_together(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any
     for path, session in zip(samples, sessions, strict=True):
         first = sessions[0].get("code")
         code = session.get("code")
-        if path.stem == CONFIRMED:
+        if is_confirmation(path):
             code, confirmed = session.get("swept", first), session["jobs"]
             here = {
                 other.stem: hashlib.sha256(other.read_bytes()).hexdigest()
                 for other in samples
-                if other.stem != CONFIRMED
+                if not is_confirmation(other)
             }
             wrong = {job: "another" for job in here if here[job] != confirmed.get(job)}
             wrong |= dict.fromkeys(here.keys() - confirmed, "not among them")

@@ -2,7 +2,6 @@
 machine and on others.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,8 @@ from ladder.model.baselines import BASELINES
 from ladder.storage import published_index
 from ladder.storage.columns import names
 from ladder.storage.csv_files import read_csv, to_csv
-from ladder.storage.dataset_layout import CONFIRMED
+from ladder.storage.dataset_layout import CONFIRMED, confirmations
+from ladder.storage.dataset_layout import contents as digest_of_files
 
 LimitKey = tuple[str, str, str, bool, bool]
 """Element type, problem, state, whether the tensor cores are used, and whether it is a baseline
@@ -78,10 +78,9 @@ def made_from(dataset: Dataset) -> dict[str, str]:
     """Return what identifies a published dataset: the commit that measured it and the SHA-256 of
     its confirmation.
     """
-    confirmation = (dataset.folder / f"{CONFIRMED}.parquet").read_bytes()
     return {
         "commit": dataset.environment["project"]["commit"],
-        "confirmed_sha256": hashlib.sha256(confirmation).hexdigest(),
+        "confirmed_sha256": digest_of_files(confirmations(dataset.folder)),
     }
 
 
@@ -402,7 +401,7 @@ def contents(published: Path) -> dict[Path, bytes]:
     """
     by_device: dict[str, dict[str, Dataset]] = {}
     for name, folder in published_index.runs(published).items():
-        if (folder / f"{CONFIRMED}.parquet").exists():
+        if confirmations(folder):
             dataset = Dataset.open(folder)
             by_device.setdefault(dataset.environment["device"], {})[name] = dataset
     files = {}

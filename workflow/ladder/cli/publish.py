@@ -32,15 +32,14 @@ from ladder.storage.dataset_layout import (
     DRAWN_FROM,
     REDRAWN,
     TABLES,
+    confirmations,
     read_environment,
 )
 from ladder.storage.published_index import INDEX, featured, together
 
 SUMS = "SHA256SUMS"
-OF_REPEAT = ("environment.json", "resources.csv", f"{CONFIRMED}.parquet")
-"""The files that a repeat keeps."""
-DATA = (*OF_REPEAT, COUNTERS)
-"""The files that a featured dataset keeps besides its samples, if they exist."""
+NEEDED = ("environment.json", "resources.csv")
+"""The files that a dataset keeps besides its samples."""
 PICTURE = re.compile(r"!\[[^]]*\]\(([^)\s]+)\)")
 NAMED = 5
 """The most files that a message names of a kind."""
@@ -133,7 +132,9 @@ def check_data(folder: Path) -> None:
     expected = {name: sha256 for name, sha256 in sums.items() if not name.startswith("../")}
     present = _by_name(folder, folder.rglob("*"))
     required = [
-        name for name, path in present.items() if path.name in DATA or path.suffix == ".parquet"
+        name
+        for name, path in present.items()
+        if path.name in (*NEEDED, COUNTERS) or path.suffix == ".parquet"
     ]
     if wrong := _differ(expected, present, required):
         raise InputError(f"{folder}: {wrong}. {AGAIN}")
@@ -259,9 +260,10 @@ def publish(
     dataset, a simulated GPU, a checkout that had changes or no commit (a published figure names the
     commit that made it), and a repeat without a featured run to repeat.
     """
-    needed = OF_REPEAT if repeat else OF_REPEAT[:2]
-    samples = sorted(source.glob("samples/*.parquet"))
-    if not samples or not all((source / name).exists() for name in needed):
+    needed = (*NEEDED, f"{CONFIRMED}.parquet") if repeat else NEEDED
+    samples, confirmed = sorted(source.glob("samples/*.parquet")), confirmations(source)
+    there = all((source / name).exists() for name in NEEDED)
+    if not samples or not there or (repeat and not confirmed):
         raise InputError(
             f"{source}: no {', '.join(needed)} and samples/*.parquet in it; expected a folder such "
             "as results/default/nvidia-h200"
@@ -311,8 +313,8 @@ def publish(
     published_index.write(published, index)
     target = published / name / run
     shutil.rmtree(target, ignore_errors=True)
-    data = [source / part for part in (OF_REPEAT if repeat else DATA)]
-    for path in [*data, *([] if repeat else samples)]:
+    data = [*(source / name for name in NEEDED), *confirmed]
+    for path in [*data, *([] if repeat else [source / COUNTERS, *samples])]:
         if path.exists():
             copied = target / path.relative_to(source)
             copied.parent.mkdir(parents=True, exist_ok=True)
@@ -329,7 +331,7 @@ def _keep_as_repeat(folder: Path, entry: dict[str, Any]) -> None:
     # one that was published without its sweep has no samples
     shutil.rmtree(folder / "samples", ignore_errors=True)
     (folder / COUNTERS).unlink(missing_ok=True)
-    if not (folder / f"{CONFIRMED}.parquet").exists():
+    if not confirmations(folder):
         shutil.rmtree(folder)
         del entry["runs"][folder.name]
         entry.get("not_from_lock", {}).pop(folder.name, None)

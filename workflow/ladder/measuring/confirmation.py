@@ -12,12 +12,13 @@ from typing import Any
 from ladder.core.files import digest
 from ladder.core.stats import median_interval, paired_ratio
 from ladder.core.types import FAILED
-from ladder.measuring.job import Job, Name, Run, carry_out
+from ladder.measuring.job import Job, Name, Run, carry_out, rows_of
 from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate
 from ladder.model.baselines import is_baseline
 from ladder.model.campaign import SUSTAINED, Limits
 from ladder.model.problem import Problem
+from ladder.storage.dataset_layout import CONFIRMED
 from ladder.storage.journal import Journal
 from ladder.storage.samples import read
 
@@ -53,7 +54,7 @@ class Finalist:
 
 @dataclass
 class ConfirmationJob(Job):
-    """The job that confirms a device's finalists."""
+    """The job that confirms a device's finalists on some problems, its plan's."""
 
     samples: Sequence[Path] = ()
     """The sweep's files of samples."""
@@ -71,6 +72,8 @@ class _Group:
     problem: Problem
     state: str
     finalists: Sequence[Finalist]
+    journal: str
+    """The name of the problem's journal, whatever part of the confirmation the problem is in."""
     key: str
 
 
@@ -92,8 +95,7 @@ def finalists(
     for row in rows:
         if row["status"] != "correct" or row["state"] != "warm":
             continue
-        problem = Problem(**{name: row[name] for name in Problem.__dataclass_fields__})
-        kernel = row["kernel"]
+        problem, kernel = _problem_of(row), row["kernel"]
         context = is_baseline(kernel) and kernel != row["reference"]
         finalist = Finalist(
             candidate(kernel, problem.element_type, row["configuration"], row["precision"] or ""),
@@ -129,7 +131,7 @@ def finalists(
 
 
 class Confirmation(Run):
-    """A run of the job: measures the groups that the journal lacks, one record each."""
+    """A run of the job: measures the groups that the journals lack, one record each."""
 
     job: ConfirmationJob
 
@@ -137,14 +139,14 @@ class Confirmation(Run):
         self,
         finalists: Mapping[Problem, Sequence[Finalist]],
         job: ConfirmationJob,
-        journal: Journal,
+        journals: Mapping[str, Journal],
         uuid: str,
         lock: int,
     ) -> None:
-        super().__init__(job, journal, uuid, lock)
+        super().__init__(job, journals, uuid, lock)
         self.limits = Limits(**job.plan["limits"])
         processes = range(1, job.plan["processes"] + 1)
-        self.groups = [
+        self.items: list[_Group] = [
             self._group(process, problem, state, together)
             for process in processes
             for problem in finalists
@@ -154,7 +156,7 @@ class Confirmation(Run):
                 together := [finalist for finalist in finalists[problem] if finalist.apart is apart]
             )
         ]
-        self.groups += [
+        self.items += [
             self._group(
                 process,
                 problem,
@@ -165,16 +167,15 @@ class Confirmation(Run):
             for problem in finalists
             if problem.label in job.plan["sustained"]
         ]
-        self.keys = [group.key for group in self.groups]
         self.failed: set[Name] = set()
         """What has failed once, and is left out after."""
-        self._learn(self.rows())
+        self._learn(rows_of(self.records()))
         self.progress = Progress(
             f"{job.device} confirmation",
             {
                 group.key: self._round_us(group.state, group.finalists)
-                for group in self.groups
-                if group.key not in journal.records
+                for group in self.items
+                if not self.has(group)
             },
         )
 
@@ -190,12 +191,12 @@ class Confirmation(Run):
             state,
             process,
             who,
-            [self.job.plan[name] for name in ("limits", "target", "seed", "reference")],
+            [self.job.plan[name] for name in ("limits", "target", "reference")],
             self.job.described,
             self.job.code,
             self.uuid,
         ]
-        return _Group(process, problem, state, finalists, digest(given))
+        return _Group(process, problem, state, finalists, journal_of(problem), digest(given))
 
     def _round_us(self, state: str, finalists: Iterable[Finalist]) -> float:
         """Return the microseconds of a round, from the sweep's times."""
@@ -225,8 +226,8 @@ class Confirmation(Run):
         """
         for process in range(1, self.job.plan["processes"] + 1):
             self.session.end()  # another process: another context and other addresses
-            for group in self.groups:
-                if group.process == process and group.key not in self.journal.records:
+            for group in self.items:
+                if group.process == process and not self.has(group):
                     self._measure(group)
 
     def _measure(self, group: _Group) -> None:
@@ -267,7 +268,7 @@ class Confirmation(Run):
             row = self.row(finalist.candidate, group.problem, group.state, outcome)
             rows.append(row | {"process": group.process, "role": finalist.role})
         self._learn(rows)
-        self.journal.append({"key": group.key, "project": self.project, "rows": rows})
+        self.keep(group, {"rows": rows})
         self.progress.done(
             group.key, f"{group.problem.label} {group.state}, process {group.process}"
         )
@@ -287,11 +288,30 @@ def _if_sustained(outcome: dict[str, Any], us: float) -> dict[str, Any]:
     }
 
 
-def run(
-    job: ConfirmationJob, journal_path: Path, output: Path, uuids: Sequence[str]
-) -> dict[str, Any]:
-    """Confirm on one of the devices, as `carry_out` does. The session names the sweep's files."""
-    rows = (row for path in job.samples for row in read(path)[0])
+def _problem_of(row: Mapping[str, Any]) -> Problem:
+    return Problem(**{name: row[name] for name in Problem.__dataclass_fields__})
+
+
+def journal_of(problem: Problem) -> str:
+    """Return the name of the journal of a problem's confirmation."""
+    return f"{CONFIRMED}.{digest(vars(problem))}"
+
+
+def begun(journals: Iterable[Journal]) -> set[str]:
+    """Return the devices that journals have measurements of."""
+    records = (journal[key] for journal in journals for key in journal)
+    return {row["uuid"] for row in rows_of(records)}
+
+
+def run(job: ConfirmationJob, folder: Path, output: Path, uuids: Sequence[str]) -> dict[str, Any]:
+    """Confirm on one of the devices, as `carry_out` does, with journals in a folder. The session
+    names the sweep's files.
+
+    A confirmation is not continued on another GPU than it was begun on.
+    """
+    problems = {Problem(**given) for given in job.plan["problems"]}
+    swept = (row for path in job.samples for row in read(path)[0])
+    rows = (row for row in swept if _problem_of(row) in problems)
     chosen = finalists(rows, job.plan["within"], job.plan["finalists"], job.candidate)
-    begin = partial(Confirmation, chosen)
-    return carry_out(begin, job, journal_path, output, uuids)
+    journals = folder, map(journal_of, problems)
+    return carry_out(partial(Confirmation, chosen), job, journals, output, uuids, begun)

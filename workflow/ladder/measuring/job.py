@@ -2,25 +2,28 @@
 
 import csv
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from ladder.compiling.provenance import project_state
+from ladder.compiling.provenance import check_alike, fingerprint, project_state
 from ladder.core import clock
-from ladder.core.files import ROOT, digest
-from ladder.devices.lock import exclusive
+from ladder.core.files import ROOT, digest, read_json
+from ladder.devices.detect import here
+from ladder.devices.lock import exclusive, uuids
 from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate
 from ladder.measuring.session import Session, now
 from ladder.model.baselines import is_baseline
 from ladder.model.kernel_file import path_of
 from ladder.model.problem import Problem
-from ladder.storage.journal import Journal
+from ladder.storage.dataset_layout import read_environment
+from ladder.storage.journal import Journal, opened
 from ladder.storage.samples import write
 
+J = TypeVar("J", bound="Job")
 Name = tuple[str, str, str]
 """A kernel, an element type and the label of a configuration."""
 
@@ -43,7 +46,7 @@ class Job:
     environment: Mapping[str, Any]
     """`environment.json`, with the limits of the device."""
 
-    @property
+    @cached_property
     def described(self) -> str:
         """The digest of `environment.json`, which describes what the samples are measured with and
         belongs to them.
@@ -82,15 +85,42 @@ def read_binaries(paths: Iterable[Path]) -> dict[Name, dict[str, Any]]:
     return binaries
 
 
+def prepared(kind: Callable[..., J], files: Any, code: str) -> tuple[J, Sequence[str]]:
+    """Return a job of a kind from Snakemake's input files, and the UUIDs of its devices here.
+    `code` is that of the job.
+
+    Raises `InputError` if another device, driver or compiler is here than `environment.json` says.
+    """
+    planned, environment = read_json(Path(files.plan)), read_environment(files.environment)
+    device = here(**planned["machine"])
+    found = fingerprint(device)
+    check_alike(found, environment["fingerprint"], f"{files.environment}: fingerprint")
+    job = kind(
+        device=device.slug,
+        kind=device.kind,
+        plan=planned["plan"],
+        binaries=read_binaries(map(Path, files.resources)),
+        support=Path(files.support),
+        fingerprint=found,
+        code=code,
+        environment=environment,
+    )
+    return job, uuids(device)
+
+
 class Run(ABC):
-    """A run of a job: measures what its journal lacks."""
+    """A run of a job: measures what its journals lack."""
 
     progress: Progress
-    keys: Sequence[str]
-    """The keys of all records that the job needs, in the order of its rows."""
+    items: Sequence[Any]
+    """What the job needs records of, in the order of its rows: each has a `key`, and the name of a
+    `journal`.
+    """
+    measured = 0
+    """The measurements of this run."""
 
-    def __init__(self, job: Job, journal: Journal, uuid: str, lock: int) -> None:
-        self.job, self.journal, self.uuid = job, journal, uuid
+    def __init__(self, job: Job, journals: Mapping[str, Journal], uuid: str, lock: int) -> None:
+        self.job, self.journals, self.uuid = job, journals, uuid
         self.session = Session(
             job.kind,
             uuid,
@@ -103,7 +133,7 @@ class Run(ABC):
 
     @abstractmethod
     def measure(self) -> None:
-        """Measure and record what the journal lacks."""
+        """Measure and record what the journals lack."""
 
     @abstractmethod
     def about(self) -> dict[str, Any]:
@@ -129,62 +159,71 @@ class Run(ABC):
         }
 
     def measure_all(self) -> None:
-        """Measure what the journal lacks, and let the worker end, whatever happens."""
+        """Measure what the journals lack, and let the worker end, whatever happens."""
         try:
             self.measure()
         finally:
             self.session.end()
             self.progress.bar.close()
 
+    def has(self, item: Any) -> bool:
+        return item.key in self.journals[item.journal]
+
+    def keep(self, item: Any, record: Mapping[str, Any]) -> None:
+        """Record measurements of this run."""
+        whole = {"key": item.key, "project": self.project} | dict(record)
+        self.journals[item.journal].append(whole)
+        self.measured += len(rows_of([whole]))
+
     def records(self) -> list[Mapping[str, Any]]:
-        """Return the records of the job that the journal has."""
-        return [self.journal.records[key] for key in self.keys if key in self.journal.records]
+        """Return the records of the job that the journals have."""
+        return [self.journals[item.journal][item.key] for item in self.items if self.has(item)]
 
-    def rows(self) -> list[Mapping[str, Any]]:
-        """Return their measurements. A record is one, or has `rows` from the same rounds."""
-        return [
-            row | {"key": record["key"]}
-            for record in self.records()
-            for row in record.get("rows", [record])
-        ]
-
-    def made_by(self) -> dict[str, Any]:
+    def made_by(self, records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the commit that made the last of the records, and whether a checkout with changes
         made any of them.
         """
-        states = [record["project"] for record in self.records()]
+        states = [record["project"] for record in records]
         if not states:
             return self.project
         dirty = [state["dirty"] for state in states]
         return {"commit": states[-1]["commit"], "dirty": None if None in dirty else any(dirty)}
 
 
+def rows_of(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the measurements of records. A record is one, or has `rows` from the same rounds."""
+    return [
+        dict(row) | {"key": record["key"]}
+        for record in records
+        for row in record.get("rows", [record])
+    ]
+
+
 def carry_out(
-    begin: Callable[[Job, Journal, str, int], Run],
+    begin: Callable[[Job, Mapping[str, Journal], str, int], Run],
     job: Job,
-    journal_path: Path,
+    journals: tuple[Path, Iterable[str]],
     output: Path,
-    uuids: Sequence[str],
+    allowed: Sequence[str],
+    begun: Callable[[Iterable[Journal]], Collection[str]] = lambda journals: (),
 ) -> dict[str, Any]:
-    """Measure what the journal lacks on one of the devices and write the Parquet file; return the
+    """Measure what the journals lack on one of the `allowed` devices and write the Parquet file; return the
     session in its metadata.
 
-    A confirmation, whose records have `rows`, is not continued on another GPU than it was begun on.
+    `journals` are a folder and the names of those in it. `begun` returns the devices that the job
+    was begun on, if it must not be continued on another.
     """
     start = clock.now()
-    with closing(Journal(journal_path)) as journal:
-        begun = {
-            row["uuid"] for record in journal.records.values() for row in record.get("rows", [])
-        }
-        with exclusive([uuid for uuid in uuids if uuid in begun] or uuids) as (uuid, lock):
+    with opened(*journals) as by_name:
+        before = begun(by_name.values())
+        with exclusive([uuid for uuid in allowed if uuid in before] or allowed) as (uuid, lock):
             locked = clock.now()
-            run = begin(job, journal, uuid, lock)
-            before = len(run.rows())
+            run = begin(job, by_name, uuid, lock)
             run.measure_all()
-        rows = run.rows()
+        records = run.records()
         session = {
             "job": output.stem,
-            "measured": len(rows) - before,
+            "measured": run.measured,
             "wall_seconds": round(clock.now() - locked, 3),
             "waited_seconds": round(locked - start, 3),
             "fingerprint": dict(job.fingerprint),
@@ -193,5 +232,5 @@ def carry_out(
             **run.about(),
             **run.session.summary(),
         }
-        write(output, rows, session | run.made_by())
+        write(output, rows_of(records), session | run.made_by(records))
     return session

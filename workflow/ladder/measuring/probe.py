@@ -33,7 +33,7 @@ def probe_once(device: DetectedDevice, child: Child, journal: Journal, code: str
     `code` is the digest of the modules that probe.
     """
     key = digest([fingerprint(device), child.attributes, code])
-    if key not in journal.records:
+    if key not in journal:
         journal.append({"key": key, "environment": probe(device, child)})
-    environment: dict[str, Any] = journal.records[key]["environment"]
+    environment: dict[str, Any] = journal[key]["environment"]
     return environment

@@ -1,12 +1,13 @@
-"""A measure job: verifies a kernel's configurations on every problem, times the correct ones, and
-journals each when it is done.
+"""A measure job: verifies configurations of several kernels on every problem, times the correct
+ones, and journals each when it is done.
 """
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.supervisor import Failure
 from ladder.measuring.verify import INEXACT
 from ladder.model.baselines import REDUCING
-from ladder.model.campaign import Limits
+from ladder.model.campaign import Limits, expected_us
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
 
@@ -42,6 +43,8 @@ VERIFIED = (
 class _Entry:
     """A candidate on a problem."""
 
+    share: Mapping[str, Any]
+    """The share of the plan that it is in. It races with candidates of that share."""
     planned: Mapping[str, Any]
     """The candidate in the plan."""
     binary: Mapping[str, Any]
@@ -49,77 +52,77 @@ class _Entry:
     candidate: Candidate
     problem: Problem
     key: str
-
+    journal: str
     verified: dict[str, Any] = field(default_factory=dict)
     """The outcome of its verification: status, reason, and `VERIFIED` if the gauntlet was run."""
 
 
 class Sweep(Run):
-    """A run of a job: measures what the journal lacks."""
+    """A run of a job: measures what the journals lack."""
 
-    def __init__(self, job: Job, journal: Journal, uuid: str, lock: int) -> None:
-        super().__init__(job, journal, uuid, lock)
+    def __init__(self, job: Job, journals: Mapping[str, Journal], uuid: str, lock: int) -> None:
+        super().__init__(job, journals, uuid, lock)
         self.warned = False
         self.gauntlet_seconds = 0.0
         """Wall time of this run's gauntlets."""
-        # baselines are not configurations of one kernel: they do not race
-        self.limits = Limits(
-            **dict(job.plan["limits"]) | ({} if job.plan["kernel"] else {"race": False})
-        )
-        self.entries = self._entries()
-        self.keys = [entry.key for entry in self.entries]
-        self.best: defaultdict[Problem, float] = defaultdict(float)
-        """The lower end of the best ratio to the reference on each problem; 0 for none."""
-        for entry in self.entries:
-            if entry.key in journal.records:
-                self._learn(entry)
-        # FLOP per microsecond, a guess that is only used for the time left
-        rate = 1e7 if job.kind == "cuda" else 1e4
-        costs = {
-            entry.key: 5e4 + 12 * entry.problem.flops / rate
-            for entry in self.entries
-            if entry.key not in journal.records
-        }
+        self.limits = Limits(**job.plan["limits"])
+        self.items: list[_Entry] = [
+            entry
+            for share in job.plan["shares"]
+            for problem in job.plan["problems"]
+            for entry in self._entries(Problem(**problem), share)
+        ]
+        self.best: defaultdict[str, float] = defaultdict(float)
+        """The lower end of the best ratio to the reference on the present problem, by journal; 0
+        for none.
+        """
         self.progress = Progress(
-            f"{job.device} {Path(job.plan['kernel'] or 'baselines').name}", costs
+            f"{job.device} sweep",
+            {
+                entry.key: expected_us(job.kind, entry.problem)
+                for entry in self.items
+                if not self.has(entry)
+            },
         )
 
-    def _entries(self) -> list[_Entry]:
-        plan, entries = self.job.plan, []
-        everyone = digest(plan["candidates"])  # the losers of the race depend on all candidates
-        for problem in (Problem(**given) for given in plan["problems"]):
-            for planned in plan["candidates"]:
-                name = planned["name"], problem.element_type, planned["label"]
-                binary = self.job.binary(*name)
-                key = digest(
-                    [
-                        binary.get("sha256"),
-                        binary.get("status"),
-                        plan["geometry"],
-                        planned,
-                        everyone,
-                        vars(problem),
-                        vars(self.limits),
-                        plan["reference"],
-                        self.job.described,
-                        self.job.code,
-                    ]
-                )
-                candidate = self.job.candidate(*name, planned["precision"])
-                entries.append(_Entry(planned, binary, candidate, problem, key))
-        return entries
+    def _entries(self, problem: Problem, share: Mapping[str, Any]) -> Iterator[_Entry]:
+        plan = self.job.plan
+        everyone = digest(share["candidates"])  # the losers of the race depend on all candidates
+        for planned in share["candidates"]:
+            name = planned["name"], problem.element_type, planned["label"]
+            binary = self.job.binary(*name)
+            key = digest(
+                [
+                    binary.get("sha256"),
+                    binary.get("status"),
+                    share["geometry"],
+                    planned,
+                    everyone,
+                    vars(problem),
+                    plan["limits"],
+                    plan["reference"],
+                    self.job.described,
+                    self.job.code,
+                ]
+            )
+            candidate = self.job.candidate(*name, planned["precision"])
+            yield _Entry(share, planned, binary, candidate, problem, key, share["name"])
 
     def about(self) -> dict[str, Any]:
         return {"gauntlet_seconds": round(self.gauntlet_seconds, 3)}
 
     def measure(self) -> None:
-        """Measure problem after problem."""
-        todo: dict[Problem, list[_Entry]] = {}
-        for entry in self.entries:
-            if entry.key not in self.journal.records:
-                todo.setdefault(entry.problem, []).append(entry)
-        for problem, entries in todo.items():
-            self._measure_problem(problem, entries)
+        """Measure problem after problem, all kernels on each: its operands are made once."""
+        by_problem: dict[Problem, list[_Entry]] = {}
+        for entry in self.items:
+            by_problem.setdefault(entry.problem, []).append(entry)
+        for problem, entries in by_problem.items():
+            todo = [entry for entry in entries if not self.has(entry)]
+            self.best.clear()
+            for entry in entries if todo else ():
+                if self.has(entry):
+                    self._learn(entry)
+            self._measure_problem(problem, todo)
 
     def _measure_problem(self, problem: Problem, entries: Sequence[_Entry]) -> None:
         for entry in entries:
@@ -133,14 +136,16 @@ class Sweep(Run):
                 correct.append(entry)
             else:
                 self._record(entry, entry.verified)
-        for start in range(0, len(correct), GROUP):
-            self._time(problem, correct[start : start + GROUP])
+        for _, of_share in groupby(correct, key=lambda entry: entry.journal):
+            together = list(of_share)
+            for start in range(0, len(together), GROUP):
+                self._time(problem, together[start : start + GROUP])
 
     def _learn(self, entry: _Entry) -> None:
-        record = self.journal.records[entry.key]
+        record = self.journals[entry.journal][entry.key]
         if record["status"] == "correct":
             low = paired_ratio(record["reference_us"], record["samples_us"])[1]
-            self.best[entry.problem] = max(low, self.best[entry.problem])
+            self.best[entry.journal] = max(low, self.best[entry.journal])
 
     def _refused_before(self, entry: _Entry) -> dict[str, Any] | None:
         """Return the outcome of a candidate that the plan, the compiler or the device's arithmetic
@@ -148,7 +153,7 @@ class Sweep(Run):
         """
         if entry.planned["objection"]:
             return {"status": "skipped", "reason": entry.planned["objection"]}
-        if self.job.plan["kernel"] and entry.binary.get("status") != "compiled":
+        if entry.share["kernel"] and entry.binary.get("status") != "compiled":
             reason = entry.binary.get("reason", "no row in resources.csv")
             return {"status": entry.binary.get("status", "compile_error"), "reason": reason}
         if _is_tf32(entry) and entry.problem.distribution == "denormal":
@@ -167,19 +172,20 @@ class Sweep(Run):
             [
                 "gauntlet",
                 entry.binary.get("sha256"),
-                self.job.plan["geometry"],
+                entry.share["geometry"],
                 entry.planned,
                 element_type,
                 self.job.described,
                 self.job.code,
             ]
         )
-        if key not in self.journal.records:
+        journal = self.journals[entry.journal]
+        if key not in journal:
             self.session.worker()  # the start of a process does not count as the gauntlet's time
             start = clock.now()
             outcome = _outcome(partial(self.session.run_gauntlet, entry.candidate, element_type))
             self.gauntlet_seconds += clock.now() - start
-            self.journal.append(
+            journal.append(
                 {
                     "key": key,
                     "kernel": entry.candidate.name,
@@ -187,7 +193,7 @@ class Sweep(Run):
                     **outcome,
                 }
             )
-        record = self.journal.records[key]
+        record = journal[key]
         return {name: record.get(name) for name in ("status", "reason", *VERIFIED)}
 
     def _check_integers(self, entry: _Entry) -> dict[str, Any]:
@@ -206,7 +212,9 @@ class Sweep(Run):
         return {name: outcome[name] for name in ("status", "reason")}
 
     def _time(self, problem: Problem, group: Sequence[_Entry]) -> None:
-        """Time candidates in the same rounds, and record each as soon as it is done."""
+        """Time candidates of a share in the same rounds, and record each as soon as it is done."""
+        # baselines are not configurations of one kernel: they do not race
+        race = self.limits.race and bool(group[0].share["kernel"])
         entries = {entry.candidate: entry for entry in group}
 
         def keep(candidate: Candidate, outcome: Mapping[str, Any]) -> None:
@@ -219,14 +227,14 @@ class Sweep(Run):
             problem,
             # a baseline may use tensor cores; a kernel may if its binary has their instructions
             {
-                entry.candidate: bool(entry.verified["tensor_cores"]) or not self.job.plan["kernel"]
+                entry.candidate: bool(entry.verified["tensor_cores"]) or not entry.share["kernel"]
                 for entry in group
             },
-            self.limits,
+            replace(self.limits, race=race),
             int(digest([entry.key for entry in group]), 16) % 2**32,
             keep,
             together=False,
-            best=lambda: self.best[problem],
+            best=lambda: self.best[group[0].journal],
         )
 
     def _record(self, entry: _Entry, outcome: Mapping[str, Any]) -> None:
@@ -239,14 +247,8 @@ class Sweep(Run):
                 ),
             }
         row = self.row(entry.candidate, entry.problem, "warm", outcome)
-        self.journal.append(
-            {
-                "key": entry.key,
-                "project": self.project,
-                "binary_sha256": entry.candidate.sha256 or None,
-            }
-            | row
-        )
+        binary = {"binary_sha256": entry.candidate.sha256 or None}
+        self.keep(entry, binary | row)
         self._learn(entry)
         if outcome.get("other_processes") and not self.warned:
             self.warned = True
@@ -255,7 +257,7 @@ class Sweep(Run):
                 "meanwhile is marked",
                 file=sys.stderr,
             )
-        self.progress.done(entry.key, f"{entry.problem.label} {entry.planned['label']}")
+        self.progress.done(entry.key, f"{entry.problem.label} {entry.candidate.name}")
 
 
 def _is_tf32(entry: _Entry) -> bool:
@@ -269,6 +271,7 @@ def _outcome(judge: Callable[[], Judged]) -> dict[str, Any]:
         return failure.outcome
 
 
-def run(job: Job, journal_path: Path, output: Path, uuids: Sequence[str]) -> dict[str, Any]:
-    """Sweep on one of the devices, as `carry_out` does."""
-    return carry_out(Sweep, job, journal_path, output, uuids)
+def run(job: Job, folder: Path, output: Path, uuids: Sequence[str]) -> dict[str, Any]:
+    """Sweep on one of the devices, as `carry_out` does, with journals in a folder."""
+    names = [share["name"] for share in job.plan["shares"]]
+    return carry_out(Sweep, job, (folder, names), output, uuids)

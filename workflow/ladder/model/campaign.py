@@ -1,14 +1,15 @@
 """A campaign: what it measures, within which limits, and the plan of each job."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ladder.core.errors import InputError
-from ladder.core.expressions import ceil_div
-from ladder.core.types import OF_CUDA
+from ladder.core.types import ELEMENT_TYPES, KINDS, OF_CUDA
 from ladder.model.baselines import (
     BASELINE_JOB,
     BASELINES,
@@ -18,6 +19,15 @@ from ladder.model.baselines import (
 )
 from ladder.model.kernel import Build, Configuration, Kernel
 from ladder.model.problem import Problem
+
+T = TypeVar("T")
+Share = Mapping[str, Any]
+"""The baselines, or configurations of a kernel, in one element type, as plans have them.
+
+Their measurements have a journal, of its `name`: `03_shared_tile.float32`, or
+`03_shared_tile.float32.1of3` for a third of the configurations. It stays when the parts of the
+sweep change.
+"""
 
 SUSTAINED = "sustained"
 """The state of launches back to back, after clock and power have settled. The other states are
@@ -29,6 +39,20 @@ rest.
 """
 FEWEST = 3
 """The fewest processes of a confirmation."""
+RATE = {"cuda": 1e7, "cpu": 1e4}
+"""FLOP per microsecond on a device kind: a guess, only to divide work and to say how much is left."""
+OVERHEAD_US = 5e4
+"""Roughly what a measurement takes besides its launches, in microseconds."""
+SWEEP_US = 6e8
+"""About how much work a job of the sweep has at most, in microseconds."""
+CONFIRM_US = 1.8e9
+"""About how much work a job of the confirmation has at most, in microseconds."""
+FEWEST_PARTS = {"cuda": 4, "cpu": 1}
+"""The parts of a short sweep. A GPU begins with one while kernels of others are compiled; on a CPU
+nothing runs beside a measurement.
+"""
+JOURNALS = 500
+"""The most journals that a job has open. A process may have 1,024 files."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +110,14 @@ class Partition:
         return "cpu" if self.device.startswith("cpu-") else "cuda"
 
 
+class Part(NamedTuple, Generic[T]):
+    """What one job has to do."""
+
+    items: list[T]
+    us: float
+    """The expected work, in microseconds."""
+
+
 @dataclass(frozen=True)
 class Campaign:
     """A checked campaign file with the kernels that it chooses."""
@@ -119,8 +151,6 @@ class Campaign:
     """The machines of the cluster that jobs are submitted to, by the name of the dataset that is
     measured on them.
     """
-    shard: int
-    """The most configurations of a measure job."""
     operands: Mapping[str, Any]
     """alpha, beta, padding, offset, distribution and seed of every problem whose entry does not set
     them.
@@ -151,82 +181,132 @@ class Campaign:
 
     def problems(self, kind: str, element_type: str) -> list[Problem]:
         """Return the problems of an element type on devices of a kind, smallest first."""
-        entries = self.problem_sizes.get(kind, [])
-        problems = [
-            Problem(element_type=element_type, **{**self.operands, **entry}) for entry in entries
-        ]
-        return sorted(dict.fromkeys(problems), key=lambda p: (p.flops, p.m, p.n, p.k))
+        return self._problems[kind, element_type]
 
-    def jobs(self, kind: str) -> list[str]:
-        """Return the names of a device kind's measure jobs, such as `03_shared_tile.float32`: a
-        kernel or the baselines, and an element type.
+    @cached_property
+    def _problems(self) -> dict[tuple[str, str], list[Problem]]:
+        problems = {}
+        for kind, element_type in itertools.product(KINDS, ELEMENT_TYPES):
+            given = {**self.operands, "element_type": element_type}
+            entries = self.problem_sizes.get(kind, [])
+            found = dict.fromkeys(Problem(**{**given, **entry}) for entry in entries)
+            problems[kind, element_type] = sorted(found, key=lambda p: (p.flops, p.m, p.n, p.k))
+        return problems
 
-        With `shard`, the job `03_shared_tile.float32.1of3` has the first third of that kernel's
-        configurations.
-        """
+    def types(self, kind: str) -> list[str]:
+        """Return the element types that are measured on devices of a kind."""
         if not self.problem_sizes.get(kind):
             return []
-        supported = [t for t in self.element_types if kind == "cuda" or t not in OF_CUDA]
-        names = [f"{BASELINE_JOB}.{element_type}" for element_type in supported]
+        return [each for each in self.element_types if kind == "cuda" or each not in OF_CUDA]
+
+    @cached_property
+    def shares(self) -> dict[tuple[str, str], list[Share]]:
+        """What is swept on devices of a kind in an element type: kernels, then the baselines. Those
+        with more work than a job are divided.
+        """
+        shares: dict[tuple[str, str], list[Share]] = {}
+        for kind in KINDS:
+            for element_type in self.types(kind):
+                us = self._candidate_us(kind, element_type)
+                shares[kind, element_type] = [
+                    {
+                        "name": f"{name}.{element_type}{suffix}",
+                        "kernel": id,
+                        "geometry": self.kernels[id].geometry if id else [],
+                        "candidates": part.items,
+                    }
+                    for id, name, candidates in self._candidates(kind, element_type)
+                    for suffix, part in _cut(candidates, [us] * len(candidates), SWEEP_US).items()
+                ]
+        return shares
+
+    def _candidate_us(self, kind: str, element_type: str) -> float:
+        """Return the expected work to sweep a candidate on all problems, in microseconds."""
+        return sum(expected_us(kind, problem) for problem in self.problems(kind, element_type))
+
+    def _candidates(
+        self, kind: str, element_type: str
+    ) -> Iterator[tuple[str | None, str, list[dict[str, str]]]]:
+        """Yield the id, the name and the candidates of each kernel, and of the baselines."""
         for id, kernel in self.kernels.items():
-            for element_type in supported if kernel.kind == kind else ():
-                configurations = self._of_type(id, element_type)
-                shards = ceil_div(len(configurations), self.shard)
-                name = f"{kernel.name}.{element_type}"
-                names += (
-                    [f"{name}.{number}of{shards}" for number in range(1, shards + 1)]
-                    if shards != 1
-                    else [name]
-                )
-        return names
+            if kernel.kind == kind:
+                candidates = [
+                    _candidate(kernel.name, configuration, objection, kernel.precision)
+                    for configuration, objection in self.configurations[id]
+                    if configuration.element_type == element_type
+                ]
+                yield id, kernel.name, candidates
+        baselines = [
+            _candidate(name, configuration, "", PRECISION.get(name, ""))
+            for name in self.baselines[kind]
+            if element_type in TYPES_OF.get(name, self.element_types)
+            for configuration in baseline_configurations(name, element_type)
+        ]
+        yield None, BASELINE_JOB, baselines
 
-    def _of_type(self, id: str, element_type: str) -> list[tuple[Configuration, str]]:
-        return [pair for pair in self.configurations[id] if pair[0].element_type == element_type]
+    @cached_property
+    def parts(self) -> dict[str, dict[str, Part[Share]]]:
+        """The parts of each device kind's sweep, one job each, by names such as `float32.1of4`."""
+        parts: dict[str, dict[str, Part[Share]]] = {kind: {} for kind in KINDS}
+        for (kind, element_type), shares in self.shares.items():
+            us = self._candidate_us(kind, element_type)
+            costs = [us * len(share["candidates"]) for share in shares]
+            fewest = math.ceil(FEWEST_PARTS[kind] / len(self.types(kind)))
+            for suffix, part in _cut(shares, costs, SWEEP_US, fewest).items():
+                parts[kind][element_type + suffix] = part
+        return parts
 
-    def plan(self, kind: str, job: str) -> dict[str, Any]:
+    @cached_property
+    def blocks(self) -> dict[str, dict[str, Part[Problem]]]:
+        """The parts of each device kind's confirmation, one job each, by the ends of their names:
+        `.1of3`, or "" for the only one.
+        """
+        blocks = {}
+        for kind, confirm in self.confirm.items():
+            types = self.types(kind) if confirm.processes else []
+            problems = [problem for each in types for problem in self.problems(kind, each)]
+            costs = [self._confirming_us(kind, problem) for problem in problems]
+            blocks[kind] = _cut(problems, costs, CONFIRM_US)
+        return blocks
+
+    def _confirming_us(self, kind: str, problem: Problem) -> float:
+        """Return how long the confirmation takes on a problem, in microseconds: a guess."""
+        confirm, launch = self.confirm[kind], problem.flops / RATE[kind]
+        rounds = confirm.rounds * max(launch, self.limits.sample_us)
+        timed = max(launch, min(rounds, 1e6 * confirm.seconds))
+        return self.confirmations(kind, problem) * (OVERHEAD_US + timed)
+
+    def confirmations(self, kind: str, problem: Problem) -> int:
+        """Return how many measurements the confirmation makes on a problem, at most."""
+        states = len(self.limits.states) + (problem.label in self.sustained)
+        return self.confirm[kind].processes * states * self._finalists[kind, problem.element_type]
+
+    @cached_property
+    def _finalists(self) -> dict[tuple[str, str], int]:
+        """The most finalists that a problem can have, by device kind and element type."""
+        return {
+            of: sum(
+                min(len(candidates), self.confirm[of[0]].finalists) if id else len(candidates)
+                for id, _, candidates in self._candidates(*of)
+            )
+            for of in self.shares
+        }
+
+    def plan(self, kind: str, shares: Sequence[Share]) -> dict[str, Any]:
         """Return everything that a measure job has to do, as plain data: Snakemake reruns the job
         when it changes.
         """
-        name, element_type, *shard = job.split(".")
-        if name == BASELINE_JOB:
-            kernel = None
-            chosen = [
-                (baseline, configuration, "", PRECISION.get(baseline, ""))
-                for baseline in self.baselines[kind]
-                if element_type in TYPES_OF.get(baseline, self.element_types)
-                for configuration in baseline_configurations(baseline, element_type)
-            ]
-        else:
-            kernel = f"{kind}/{name}"
-            precision = self.kernels[kernel].precision
-            chosen = [
-                (name, configuration, objection, precision)
-                for configuration, objection in self._of_type(kernel, element_type)
-            ]
-        if shard:
-            number, shards = (int(part) for part in shard[0].split("of"))
-            begin, end = (len(chosen) * part // shards for part in (number - 1, number))
-            chosen = chosen[begin:end]
+        element_type = shares[0]["name"].split(".")[1]
         return {
-            "kernel": kernel,
-            "geometry": self.kernels[kernel].geometry if kernel else [],
-            "candidates": [
-                {
-                    "name": name,
-                    "label": configuration.label,
-                    "objection": objection,  # why it is skipped, or ""
-                    "precision": precision,
-                }
-                for name, configuration, objection, precision in chosen
-            ],
-            "problems": [asdict(problem) for problem in self.problems(kind, element_type)],
+            "shares": shares,
+            "problems": list(map(vars, self.problems(kind, element_type))),
             "reference": BASELINES[kind][0],
             "limits": asdict(self.limits),
         }
 
-    def confirmation(self, kind: str) -> dict[str, Any]:
-        """Return everything that the confirmation on a device of a kind has to do, as plain data:
-        Snakemake reruns it when it changes.
+    def confirmation(self, kind: str, problems: Sequence[Problem]) -> dict[str, Any]:
+        """Return everything that the confirmation of problems on a device of a kind has to do, as
+        plain data: Snakemake reruns it when it changes.
         """
         confirm = asdict(self.confirm[kind])
         rounds, seconds = confirm.pop("rounds"), confirm.pop("seconds")
@@ -241,12 +321,48 @@ class Campaign:
             max_seconds=seconds,
         )
         return confirm | {
+            "problems": list(map(vars, problems)),
             "sustained": list(self.sustained),
-            "seed": self.operands.get("seed", 0),
             "reference": BASELINES[kind][0],
             "target": self.limits.target,
             "limits": asdict(alike),
         }
+
+
+def expected_us(kind: str, problem: Problem) -> float:
+    """Return how long the sweep takes for one candidate on a problem, in microseconds: a guess."""
+    return OVERHEAD_US + 12 * problem.flops / RATE[kind]
+
+
+def _candidate(
+    name: str, configuration: Configuration, objection: str, precision: str
+) -> dict[str, str]:
+    """Return a candidate as plans have it. `objection` says why it is skipped, or ""."""
+    label = configuration.label
+    return {"name": name, "label": label, "objection": objection, "precision": precision}
+
+
+def _cut(
+    items: Sequence[T], costs: Sequence[float], most: float, fewest: int = 1
+) -> dict[str, Part[T]]:
+    """Divide items, in their order, into parts of about equal cost, of about `most` or less, and of
+    at most `JOURNALS` items. There are about `fewest` parts or more, unless a few items are most of
+    the cost. The keys end the names of the parts: `.02of12`, or "" for the only one.
+    """
+    total, before = sum(costs), 0.0
+    number = max(fewest, math.ceil(total / most))
+    parts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for index, cost in enumerate(costs):
+        parts[int(number * (before + cost / 2) / total), index // JOURNALS].append(index)
+        before += cost
+    cut = [
+        Part([items[index] for index in part], sum(costs[index] for index in part))
+        for part in parts.values()
+    ]
+    if len(cut) == 1:
+        return {"": cut[0]}
+    width = len(str(len(cut)))  # names sort as the parts do
+    return {f".{number:0{width}}of{len(cut)}": part for number, part in enumerate(cut, 1)}
 
 
 def check_memory(campaign: Campaign, kind: str, device: str, memory: int) -> None:

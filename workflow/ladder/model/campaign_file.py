@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,7 +128,6 @@ def load(
     parameters = data.get("parameters", {})
     _check_parameters(parameters, source, kernels)
     measure = dict(data.get("measure", {}))
-    shard = measure.pop("shard", sys.maxsize)
     sustained = [str(label) for label in measure.pop("sustained", [])]
     limits = Limits(**measure)
     if limits.max_samples < limits.min_samples:
@@ -159,7 +157,6 @@ def load(
         confirm={kind: Confirm(**common | own[kind]) for kind in KINDS},
         sustained=sustained,
         partitions={name: Partition(**entry) for name, entry in data.get("partitions", {}).items()},
-        shard=shard,
         operands={name: _value(name, data[name]) for name in (*VARIED, "seed") if name in data},
         formats=data.get("figures", {}).get("formats", []),
     )

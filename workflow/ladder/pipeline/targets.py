@@ -4,7 +4,7 @@ request.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +14,10 @@ from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.core.types import KINDS
 from ladder.devices.detect import DetectedDevice
-from ladder.model.baselines import BASELINE_JOB
-from ladder.model.campaign import Campaign
+from ladder.model.campaign import Campaign, Part, Share
 from ladder.model.kernel import Kernel
 from ladder.pipeline.datasets import Datasets
-from ladder.storage.dataset_layout import CONFIRMED, JUDGED, TABLES
+from ladder.storage.dataset_layout import CONFIRMED, JUDGED, TABLES, contents
 
 
 @dataclass(frozen=True)
@@ -121,12 +120,10 @@ class Targets:
             "partition": device,
         }
 
-    @cached_property
-    def plans(self) -> dict[str, dict[str, Any]]:
-        """What each job must do, by the name of its file. Kernels are named by their digests, so a
-        plan follows their contents.
+    def plans(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the name of each job's plan, and what the job must do. Kernels are named by their
+        digests, so a plan follows their contents.
         """
-        plans: dict[str, dict[str, Any]] = {}
         for arch, kernel in self._compiling():
             configurations = [
                 {
@@ -137,28 +134,39 @@ class Targets:
                 for configuration, objection in self.campaign.configurations[kernel.id]
             ]
             made = {"kernel": kernel.id, "digest": kernel.digest, "configurations": configurations}
-            plans[f"compile-{arch}-{kernel.name}"] = made
+            yield f"compile-{arch}-{kernel.name}", made
         for slug, kind in self.datasets.kinds.items():
-            machine = self.machine(slug)
-            for job in self.campaign.jobs(kind):
-                plan = self.campaign.plan(kind, job)
-                contents = self.campaign.kernels[plan["kernel"]].digest if plan["kernel"] else ""
-                name = f"measure-{slug}-{job}"
-                plans[name] = {"machine": machine, "digest": contents, "plan": plan}
-            plan, contents = self.campaign.confirmation(kind), self.contents(slug)
-            plans[f"confirm-{slug}"] = {"machine": machine, "digest": contents, "plan": plan}
-        return plans
+            machine, campaign = self.machine(slug), self.campaign
+            for job, part in campaign.parts[kind].items():
+                digests = [campaign.kernels[id].digest for id in _kernels_of(part)]
+                plan = campaign.plan(kind, part.items)
+                yield (
+                    f"measure-{slug}-{job}",
+                    {"machine": machine, "digest": digests, "plan": plan},
+                )
+            of_all = self.contents(slug)
+            for suffix, block in campaign.blocks[kind].items():
+                plan = campaign.confirmation(kind, block.items)
+                yield (
+                    f"confirm-{slug}{suffix}",
+                    {"machine": machine, "digest": of_all, "plan": plan},
+                )
 
     def plan(self, name: str) -> Path:
         """Return the file of a job's plan, the job's input."""
         return Path(self.datasets.folder) / "plans" / f"{name}.json"
 
+    def plan_digest(self, name: str) -> str | None:
+        """Return a digest of a written plan; None if there is none of that name."""
+        path = self.plan(name)
+        return contents([path]) if path.exists() else None
+
     def write_plans(self) -> None:
         """Write the plans that have changed. Snakemake then reruns their jobs. Raises `InputError`
         where nothing can be written.
         """
-        for name, plan in self.plans.items():
-            path, text = self.plan(name), json.dumps(plan, indent=1) + "\n"
+        for name, plan in self.plans():
+            path, text = self.plan(name), json.dumps(plan) + "\n"
             try:
                 if not path.exists() or path.read_text() != text:
                     path.parent.mkdir(parents=True, exist_ok=True)
@@ -174,9 +182,9 @@ class Targets:
 
     def _kernels(self, device: str) -> list[Kernel]:
         """Return a dataset's kernels, sorted by name."""
-        kind = self.datasets.kinds[device]
-        names = {job.split(".")[0] for job in self.campaign.jobs(kind)} - {BASELINE_JOB}
-        return [self.campaign.kernels[f"{kind}/{name}"] for name in sorted(names)]
+        parts = self.campaign.parts[self.datasets.kinds[device]].values()
+        ids = {id for part in parts for id in _kernels_of(part)}
+        return [self.campaign.kernels[id] for id in sorted(ids)]
 
     def _build(self, arch: str) -> str:
         return f"{self.datasets.folder}/build/{arch}"
@@ -186,15 +194,17 @@ class Targets:
         return f"{self._build(self.device(device).arch)}/support.bin"
 
     def binaries(self, device: str, job: str) -> list[str]:
-        """Return the resources of a measure job's kernel; none for the baselines."""
-        kernel = job.split(".")[0]
-        build = self._build(self.device(device).arch)
-        return [] if kernel == BASELINE_JOB else [f"{build}/{kernel}/resources.csv"]
+        """Return the compilers' reports on the kernels of a measure job."""
+        ids = _kernels_of(self.campaign.parts[self.datasets.kinds[device]][job])
+        return self._reports(device, [self.campaign.kernels[id] for id in ids])
 
     def resources(self, device: str) -> list[str]:
         """Return the compilers' reports on all configurations of a dataset."""
+        return self._reports(device, self._kernels(device))
+
+    def _reports(self, device: str, kernels: Sequence[Kernel]) -> list[str]:
         build = self._build(self.device(device).arch)
-        return [f"{build}/{kernel.name}/resources.csv" for kernel in self._kernels(device)]
+        return [f"{build}/{kernel.name}/resources.csv" for kernel in kernels]
 
     def headers(self, device: str) -> list[Path]:
         """Return the files of a dataset's kernels; their headers hold the models."""
@@ -202,20 +212,20 @@ class Targets:
 
     def samples(self, device: str) -> list[str]:
         """Return the raw samples of a dataset."""
-        jobs = self.campaign.jobs(self.datasets.kinds[device])
+        jobs = self.campaign.parts[self.datasets.kinds[device]]
         return [f"{self.datasets.folder}/{device}/samples/{job}.parquet" for job in jobs]
 
     def confirmed(self, device: str) -> list[str]:
         """Return the raw samples of a dataset's confirmation; none if the campaign leaves it
         out.
         """
-        if not self.campaign.confirm["cuda"].processes:
-            return []
-        return [f"{self.datasets.folder}/{device}/{CONFIRMED}.parquet"]
+        blocks = self.campaign.blocks[self.datasets.kinds[device]]
+        return [f"{self.datasets.folder}/{device}/{CONFIRMED}{end}.parquet" for end in blocks]
 
+    @cached_property
     def measuring_mb(self) -> int:
-        """Return the memory that a measure job needs, in MB: for its largest problem and the
-        libraries.
+        """The memory that a job on a device needs, in MB: for the largest problem, the libraries
+        and the rows.
         """
         problems = (
             problem
@@ -223,24 +233,53 @@ class Targets:
             for element_type in self.campaign.element_types
             for problem in self.campaign.problems(kind, element_type)
         )
-        return 3000 + max(problem.bytes // 10**6 for problem in problems)
+        return 3500 + max(problem.bytes for problem in problems) // 10**6
+
+    @cached_property
+    def sweep_minutes(self) -> int:
+        """The minutes of a job of the sweep: an hour, and thrice the longest expected work."""
+        return _minutes(self.campaign.parts)
+
+    @cached_property
+    def confirm_minutes(self) -> int:
+        """The minutes of a job of the confirmation, likewise."""
+        return _minutes(self.campaign.blocks)
+
+    def measurements(self, device: str) -> int:
+        """Return how many rows the sweep and the confirmation of a dataset have at most."""
+        kind, campaign = self.datasets.kinds[device], self.campaign
+        swept = (
+            len(share["candidates"]) * len(campaign.problems(kind, element_type))
+            for (of_kind, element_type), shares in campaign.shares.items()
+            for share in shares
+            if of_kind == kind
+        )
+        blocks = campaign.blocks[kind].values()
+        problems = (problem for block in blocks for problem in block.items)
+        return sum(swept) + sum(campaign.confirmations(kind, problem) for problem in problems)
 
     def compiling_threads(self, arch: str, kernel: str, cores: int) -> int:
         """Return a kernel's share of all cores, in proportion to its configurations, so that all
         compile jobs end at about the same time.
         """
-        configurations = self.campaign.configurations
-        total = sum(len(configurations[compiled.id]) for _, compiled in self._compiling())
-        return max(1, math.ceil(cores * len(configurations[self.kernel(arch, kernel).id]) / total))
+        own = len(self.campaign.configurations[self.kernel(arch, kernel).id])
+        return max(1, math.ceil(cores * own / self._compiled))
+
+    @cached_property
+    def _compiled(self) -> int:
+        """The configurations to compile, for all architectures."""
+        return sum(len(self.campaign.configurations[kernel.id]) for _, kernel in self._compiling())
 
     def measuring_threads(self, device: str, cores: int) -> int:
-        """Return all cores for a CPU, so that nothing runs beside the measurement, and one core for
-        a GPU.
+        """Return all cores for a CPU, so that nothing runs beside the measurement, and none for a
+        GPU: compiling on all cores does not disturb it (docs/evidence.md, `disturbance`).
 
-        Compiling on all cores does not disturb a GPU (docs/evidence.md, `disturbance`). The profile
+        Beside a CPU to measure, and in a job that is submitted, a GPU takes one core. The profile
         of a cluster sets another number.
         """
-        return 1 if self.device(device).kind == "cuda" else cores
+        if self.device(device).kind == "cpu":
+            return cores
+        return int(bool(self.campaign.partitions) or "cpu" in self.datasets.kinds.values())
 
     def request(
         self, resource: str, usual: Any, gpu: bool, device: str, arch: str, attempt: int
@@ -266,6 +305,16 @@ class Targets:
             if name == device or (not device and partition.device == arch):
                 return partition.resources
         return {}
+
+
+def _kernels_of(part: Part[Share]) -> list[str]:
+    """Return the ids of the kernels of a part of the sweep."""
+    return list(dict.fromkeys(share["kernel"] for share in part.items if share["kernel"]))
+
+
+def _minutes(parts: Mapping[str, Mapping[str, Part[Any]]]) -> int:
+    work = (part.us for of_kind in parts.values() for part in of_kind.values())
+    return 60 + int(3 * max(work) / 6e7)
 
 
 def about_gpus(resource: str) -> bool:

@@ -13,7 +13,7 @@ ENVIRONMENT = ("device", "kind", "name", "fingerprint", "project", "attributes",
 """The keys that every `environment.json` has."""
 CONFIRMED = "confirmed"
 """The name of the confirmation's job and of its file, which lies beside the folder of the sweep's
-samples.
+samples. Of a long confirmation each part has one: `confirmed.1of3`.
 """
 COUNTERS = "counters.csv"
 """The file of hardware counters, which only a dataset has that was asked for them."""
@@ -51,10 +51,28 @@ def read_environment(path: Path | str, needed: Sequence[str] = ENVIRONMENT) -> d
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the files with samples in a dataset's folder: those of the sweep, then that of the
-    confirmation if there is one.
+    """Return the files with samples in a dataset's folder: those of the sweep, then those of the
+    confirmation if there are any.
     """
-    return [*sorted((folder / "samples").glob("*.parquet")), *folder.glob(f"{CONFIRMED}.parquet")]
+    return [*sorted((folder / "samples").glob("*.parquet")), *confirmations(folder)]
+
+
+def confirmations(folder: Path) -> list[Path]:
+    """Return the files of a dataset's confirmation: one, or one for each of its parts."""
+    return sorted(filter(is_confirmation, folder.glob("*.parquet")))
+
+
+def drop_others(folder: Path, kept: Iterable[Path]) -> None:
+    """Remove files with samples that a dataset no longer has, because its jobs were divided in
+    another way. The journals keep what they have.
+    """
+    for path in {*files(folder)} - {*kept}:
+        path.unlink()
+
+
+def is_confirmation(path: Path) -> bool:
+    """Return whether a file with samples is one of the confirmation."""
+    return path.name.partition(".")[0] == CONFIRMED
 
 
 def contents(paths: Iterable[Path | str]) -> str:
