@@ -71,6 +71,11 @@ def test_a_confirmation_is_divided_by_problems_and_a_job_has_few_journals():
     whole = campaign.problems("cuda", "float32")
     assert [problem for block in blocks for problem in block.items] == whole
     assert max(block.us for block in blocks) <= 1.1 * CONFIRM_US
-    assert max(len(block.items) for block in blocks) <= JOURNALS
+    assert len(blocks) > sum(block.us for block in blocks) / CONFIRM_US > 4
+    one = {"baselines": {"cuda": ["cublas"]}, "confirm": {"processes": 3}}
+    short = loaded(problems=problems, parameters={}, **one)
+    blocks = short.blocks["cuda"].values()
+    assert sum(block.us for block in blocks) < CONFIRM_US
+    assert [len(block.items) for block in blocks] == [JOURNALS] * 4
     assert list(loaded(problems={"cuda": [[5, 6, 7]]}).blocks["cuda"]) == [""]
     assert loaded(confirm={"processes": 0}).blocks["cuda"] == {}
