@@ -58,6 +58,18 @@ def test_parts_of_a_sweep_have_about_equal_work_and_all_of_it_once():
     assert sorted(parts) == list(parts)
 
 
+def test_a_divided_kernel_has_parts_of_its_own():
+    """So its rows can be read without those of all others."""
+    parameters = {"cuda/04_shared_tile_unrolled": {"BM": [*range(1, 26)], "BN": [*range(1, 14)]}}
+    campaign = loaded(kernels=["cuda/0[1-5]*"], parameters=TWO["parameters"] | parameters)
+    divided = {"cuda/03_shared_tile", "cuda/04_shared_tile_unrolled"}
+    of_parts = [
+        {share["kernel"] for share in part.items} for part in campaign.parts["cuda"].values()
+    ]
+    assert all(len(kernels) == 1 for kernels in of_parts if kernels & divided)
+    assert set.union(*of_parts) > divided
+
+
 def test_what_a_journal_is_of_stays_when_a_kernel_is_added():
     alone, more = loaded(), loaded(kernels=["cuda/0[2-5]*"])
     known = {share["name"]: share for share in more.shares["cuda", "float32"]}

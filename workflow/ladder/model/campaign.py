@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -252,7 +252,12 @@ class Campaign:
             us = self._candidate_us(kind, element_type)
             costs = [us * len(share["candidates"]) for share in shares]
             fewest = math.ceil(FEWEST_PARTS[kind] / len(self.types(kind)))
-            for suffix, part in _cut(shares, costs, SWEEP_US, fewest).items():
+            # a divided kernel shares no part with others: its files can be read by themselves
+            shares_of = Counter(share["kernel"] for share in shares)
+            apart = [
+                share["kernel"] or "" if shares_of[share["kernel"]] > 1 else "" for share in shares
+            ]
+            for suffix, part in _cut(shares, costs, SWEEP_US, fewest, apart).items():
                 parts[kind][element_type + suffix] = part
         return parts
 
@@ -343,17 +348,23 @@ def _candidate(
 
 
 def _cut(
-    items: Sequence[T], costs: Sequence[float], most: float, fewest: int = 1
+    items: Sequence[T],
+    costs: Sequence[float],
+    most: float,
+    fewest: int = 1,
+    apart: Sequence[str] = (),
 ) -> dict[str, Part[T]]:
     """Divide items, in their order, into parts of about equal cost, of about `most` or less, and of
-    at most `JOURNALS` items. There are about `fewest` parts or more, unless a few items are most of
-    the cost. The keys end the names of the parts: `.02of12`, or "" for the only one.
+    at most `JOURNALS` items. Items that differ in `apart`, if given, are in different parts. There
+    are about `fewest` parts or more, unless a few items are most of the cost. The keys end the
+    names of the parts: `.02of12`, or "" for the only one.
     """
     total, before = sum(costs), 0.0
     number = max(fewest, math.ceil(total / most))
-    parts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    parts: defaultdict[tuple[int, int, str], list[int]] = defaultdict(list)
     for index, cost in enumerate(costs):
-        parts[int(number * (before + cost / 2) / total), index // JOURNALS].append(index)
+        position = int(number * (before + cost / 2) / total)
+        parts[position, index // JOURNALS, apart[index] if apart else ""].append(index)
         before += cost
     cut = [
         Part([items[index] for index in part], sum(costs[index] for index in part))
