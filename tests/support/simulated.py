@@ -338,6 +338,8 @@ class Gpu(Cpu):
     def monitor(self) -> dict[str, float | int | None]:
         return {"sm_clock_mhz": 1000}
 
+    watch = Device.watch
+
     def other_processes(self) -> int | None:
         state = json.loads(self.settings.read_text())
         counts: list[int | None] = state["others"]

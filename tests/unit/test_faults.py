@@ -167,7 +167,8 @@ def test_rounds_in_which_the_process_was_stopped_do_not_count(run):
     assert max(us for row in rows for us in row["samples_us"]) < 1000
     rows = run("right()\nif U == 5 and timed: stop()")
     assert [row["status"] for row in rows] == ["correct"] * 10
-    assert {len(row["samples_us"]) for row in rows} == {4}
+    # where it counts at last, it is slow
+    assert {len(row["samples_us"]) for row in rows} == {1, 4}
     assert min(rows[4]["samples_us"]) > 1000
 
 

@@ -39,8 +39,8 @@ def at(value, turn):
 class Bench(simulated.Gpu):
     """Launches take `times`, in microseconds; `audits` and `cpu_ns` replace what is found."""
 
-    round_seconds = 0.0
-    """What a round takes of the clock."""
+    round_seconds = counted_mhz = 0.0
+    """What a round takes of the clock, and the device's own clock."""
 
     def __init__(self, **times):
         super().__init__("GPU-1")
@@ -61,6 +61,7 @@ class Bench(simulated.Gpu):
         self.rounds.append(Round(launches, cold, seed, compare))
         turn = len(self.rounds)
         clock.sleep(self.round_seconds)
+        self.mhz = self.counted_mhz
         return [
             replace(
                 timed,
@@ -74,11 +75,11 @@ class Bench(simulated.Gpu):
         ]
 
 
-def run(device, kind=timing.Rounds, state="warm", best=0.0, seed=7, **limits):
+def run(device, kind=timing.Rounds, state="warm", best=0.0, seed=7, us=(), **limits):
     """The series of all launches but the reference, by name."""
     *names, reference = device.launches
     usual = {"min_samples": 10, "max_samples": 50, "sample_us": 500.0, "race": False}
-    request = Time([], state, Limits(**usual | limits), seed, best)
+    request = Time([], state, Limits(**usual | limits), seed, best, us)
     launches = [device.launches[name] for name in names]
     rounds, series = kind(device, launches, device.launches[reference], request), {}
     while not rounds.done:
@@ -116,11 +117,11 @@ RACE = {"race": True}
     ],
 )
 def test_a_launch_has_enough_samples(samples, limits, best, stop, count):
-    """Beside a reference of 50 microseconds."""
+    """Beside a reference that takes half as long as the first sample."""
     given = Limits(**{"min_samples": 10, "max_samples": 50, "race": False} | limits)
     series = timing.Series(1)
     for us in samples:
-        series.add(us, 50.0, given)
+        series.add(us, samples[0] / 2, given)
         if reason := timing.reason_to_stop(series, given, best):
             break
     assert (reason, len(series.samples)) == (stop, count)
@@ -229,6 +230,48 @@ def test_the_clearly_slower_leave_the_race_early_and_the_close_ones_stay():
     assert "race" not in (series["best"].stop, series["close"].stop)
 
 
+@pytest.mark.parametrize(
+    ("us", "reference_us", "samples"),
+    [
+        (5e4, 4.9e3, 1),
+        (5e4, 4.9e1, 1),  # a sample of several references is cut short, and gives no times
+        (5e4, 5.1e3, 10),
+        (4.9e4, 4.8e3, 10),
+    ],
+)
+def test_a_long_launch_far_below_the_reference_has_one_sample_of_which_all_is_compared(
+    us, reference_us, samples
+):
+    device = Bench(slow=us, other=reference_us, reference=reference_us)
+    series = run(device)
+    assert (len(series["slow"].samples), len(series["other"].samples)) == (samples, 10)
+    assert series["slow"].stop == ("slow" if samples == 1 else "target")
+    assert series["slow"].errors.ref2 > 0
+
+
+def test_where_the_times_are_known_one_round_loads_code_and_none_counts_launches():
+    device = Bench(long=2e5, short=100.0, reference=50.0)
+    series = run(device, us=[50.0, 2e5, 100.0])
+    assert [each.repeats for each in series.values()] == [1, 5]
+    assert device.rounds[0].samples == {"long": 1, "short": 5, "reference": 10}
+    counted = device.rounds[1:]
+    assert len(counted) == 1 + len(series["short"].samples)
+    assert sum("long" in each.samples for each in counted) == 2  # the first one is cut short
+
+
+@pytest.mark.parametrize(("mhz", "rounds"), [(1970.0, 1), (1930.0, 4), (0.0, 4)])
+def test_no_warm_up_follows_launches_whose_clock_is_still_there(virtual_clock, mhz, rounds):
+    """In the same process, by the cycles of the slowest sample."""
+    device = Bench(kernel=100.0, reference=50.0)
+    device.round_seconds, device.warm_seconds = 0.01, 0.035
+    warm = []
+    for device.counted_mhz in (1980.0, mhz):
+        before = len(device.rounds)
+        series = run(device, us=[50.0, 100.0])
+        warm.append(len(device.rounds) - before - 1 - len(series["kernel"].samples))
+    assert warm == [4, rounds]
+
+
 def compared(device):
     """The place of the round that is compared."""
     (turn,) = [turn for turn, each in enumerate(device.rounds) if each.compare]
@@ -311,6 +354,24 @@ def test_threads_that_compute_beside_the_reference_are_refused():
         "threads that a call has left behind computed beside the reference, for 75% of its own "
         "CPU time",
     )
+
+
+@pytest.mark.parametrize(
+    ("share", "turns", "samples"), [(0.08, 8, 10), (0.08, 99, 10), (0.6, 8, 10), (0.6, 99, None)]
+)
+def test_on_a_busy_machine_all_is_timed_again_before_threads_are_accused(share, turns, samples):
+    """And only those are that compute about as much as the reference."""
+    device = steady("kernel")
+    device.watch = lambda: lambda: 0.5
+    device.cpu_ns["reference"] = lambda turn: (1_000 + 1_000 * share * (turn <= turns), 1_000)
+    if samples is None:
+        refused(device, "launch_error", "for 60% of its own CPU time")
+    else:
+        series = run(device)["kernel"]
+        assert (len(series.samples), len(series.readings)) == (samples, samples)
+        assert series.errors.ref2 > 0
+    # two tell how long a launch takes, one is cut short, and those before the first look are lost
+    assert len(device.rounds) == 2 + 1 + timing.RACE_SAMPLES + (samples or timing.RACE_SAMPLES)
 
 
 def test_a_reference_that_becomes_wrong_ends_it_all():

@@ -134,6 +134,8 @@ class Device(ABC):
     """Microseconds that the device spent on launches that were timed or verified."""
     reading: Mapping[str, float | int | None] = MappingProxyType({})
     """What `monitor` returned during the last `time_round`, or shortly before."""
+    mhz: float = 0.0
+    """The lowest clock of a sample in the last `time_round`; 0 if the device counts no cycles."""
     given: Problem
     """The problem whose operands are in use."""
 
@@ -174,15 +176,10 @@ class Device(ABC):
         """
 
     @abstractmethod
-    def reserve(self, times: int, cold: bool) -> None:
-        """Make room for samples of `times` launches. Call it before the first of the samples that
-        will be timed together is made.
-        """
-
-    @abstractmethod
     def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
         """Return a sample of `times` launches back to back, without the host in between if the
-        device can do that.
+        device can do that. Of the samples that will be timed together, make the one with the most
+        launches first: it makes room for all.
 
         With `cold`, each launch uses another copy of the operands. There are so many copies that
         none is in the caches when its turn comes again.
@@ -193,7 +190,8 @@ class Device(ABC):
         self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False
     ) -> list[Timed]:
         """Time each sample once, in order. With `cold`, flush the caches before each. Sets
-        `reading`.
+        `reading`
+        and `mhz`.
 
         First the operands are drawn from `seed`. Before each sample C and the workspace are
         poisoned; after it one of its launches is audited. With `compare`, this is the last, and
@@ -223,6 +221,19 @@ class Device(ABC):
         unknown.
         """
         return None
+
+    def watch(self) -> Callable[[], float | None]:
+        """Return a function that says how many processes besides this one compute on the device, at
+        least now or then; None if that is unknown. On a CPU: how many cores they have used since,
+        or 0 if that is little.
+        """
+        before = self.other_processes()
+
+        def most() -> float | None:
+            counts = before, self.other_processes()
+            return max((count for count in counts if count is not None), default=None)
+
+        return most
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from ladder.core import clock
@@ -48,6 +49,10 @@ process had no core, or stood still.
 RESTLESS_SECONDS = 2.0
 """How long other threads may compute after a call. Threads of OpenMP and BLAS rest much sooner
 unless configured otherwise; threads that compute longer would disturb every timing.
+"""
+OTHERS = 0.25
+"""The fewest cores used by other processes that count. The system counts time in hundredths of a
+second.
 """
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
@@ -164,11 +169,6 @@ class Cpu(Device):
         operands.drawn, operands.arrays, operands.results, operands.reference = [], [], [], ()
         operands.rooms = np.empty((0, 0))
 
-    def reserve(self, times: int, cold: bool) -> None:
-        extra, at = view_step(self.given) * (times - 1), self._at
-        if extra > at.extra or times > len(at.results):
-            at.make(max(extra, at.extra), max(times, len(at.results)))
-
     def _draw(self, seed: int) -> None:
         """Draw A, B and C, and copy A and B for the kernels."""
         at = self._at
@@ -254,8 +254,9 @@ class Cpu(Device):
         return a, b, c, result
 
     def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
-        self.reserve(times, cold)
         at, step = self._at, view_step(self.given)
+        if times > len(at.results):
+            at.make(step * (times - 1), times)
         calls = [launch.bind(*at.addresses(step * turn, turn)) for turn in range(times)]
 
         def call() -> None:
@@ -376,6 +377,15 @@ class Cpu(Device):
         path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
         return {"sm_clock_mhz": int(path.read_text()) // 1000} if path.exists() else {}
 
+    def watch(self) -> Callable[[], float | None]:
+        start, used = clock.now(), _used_by_others()
+
+        def used_cores() -> float:
+            used_since = (_used_by_others() - used) / (clock.now() - start)
+            return round(used_since, 2) if used_since >= OTHERS else 0.0
+
+        return used_cores
+
     def describe(self) -> dict[str, Any]:
         return {"cores": cores(), "memory_bytes": memory()} | last_level_cache()
 
@@ -424,20 +434,39 @@ def _load_from(folder: Path, support: Path) -> Any:
         ) from None
 
 
+def _used_by_others() -> float:
+    """Return the seconds of this process's cores that all others have used, other virtual machines
+    too, since some moment.
+    """
+    cores = os.sched_getaffinity(0)
+    busy = [
+        sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
+        for core, times in enumerate(psutil.cpu_times(percpu=True))
+        if core in cores
+    ]
+    return sum(busy) - time.process_time()
+
+
 def _others_computing() -> bool:
     mine = str(threading.get_native_id())
-    tasks = Path("/proc/self/task").iterdir()
-    return any(_state(task) == "R" for task in tasks if task.name != mine)
+    with os.scandir("/proc/self/task") as tasks:
+        return any(_state(task.path) == b"R" for task in tasks if task.name != mine)
 
 
-def _state(task: Path) -> str:
+def _state(task: str) -> bytes:
     """Return a thread's state as proc(5) names it. The program's name before it, in parentheses,
     may contain anything.
     """
     try:
-        return (task / "stat").read_text().rpartition(") ")[2][0]
-    except (FileNotFoundError, ProcessLookupError):  # it has ended since
-        return ""
+        file = os.open(f"{task}/stat", os.O_RDONLY)
+    except FileNotFoundError:  # it has ended since
+        return b""
+    try:
+        return os.read(file, 512).rpartition(b") ")[2][:1]
+    except ProcessLookupError:
+        return b""
+    finally:
+        os.close(file)
 
 
 def _rate(work: Callable[[int], float], threads: int) -> float:

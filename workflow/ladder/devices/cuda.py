@@ -108,9 +108,6 @@ class Cuda(Device):
         self._support.release()
         operands.free()
 
-    def reserve(self, times: int, cold: bool) -> None:
-        self._at.reserve(times, self._flush_bytes if cold else 0)
-
     def spare(self) -> tuple[int, int, int]:
         """Return addresses of A, of B and of a C that nobody looks at."""
         return self._at.spare()
@@ -283,7 +280,9 @@ class Cuda(Device):
         for sample in samples:
             sample.ready = True
         errors = support.errors(number) if compare else [None] * number
-        rows = zip(times, support.audits(number), errors, support.clocks(number), strict=True)
+        clocks = support.clocks(number)
+        self.mhz = min((mhz or 0.0 for mhz, _ in clocks), default=0.0)
+        rows = zip(times, support.audits(number), errors, clocks, strict=True)
         # two clocks, so that a launch that found the memory of one of them gains nothing
         return [
             Timed(max(us, least) if gated else us, audit, of_all, sm_clock_mhz=mhz)

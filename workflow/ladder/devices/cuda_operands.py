@@ -51,6 +51,8 @@ _OF_HARDWARE = re.compile(
 """Errors that no kernel can cause (CUDA Driver API, "CUresult"), as PyCUDA and `driver` word
 them.
 """
+AUDITED = 3
+"""Numbers that an audit finds, in float64."""
 SAMPLED = 16
 """Elements of the float64 reference that the host computes a second time."""
 
@@ -108,7 +110,7 @@ class Support:
         self._functions: dict[str, Any] = {}
         self._finding = np.dtype(
             [
-                ("audit", "f8", 3),
+                ("audit", "f8", AUDITED),
                 ("stamps", "u8", (2, multiprocessors, 3)),
                 ("sums", "f8", (CHECK_BLOCKS, 7)),
             ]
@@ -210,12 +212,6 @@ class Support:
         if self._findings is None or samples > len(self._findings):
             memory = cuda.pagelocked_empty((samples, self._finding.itemsize), np.uint8)
             self._findings = memory.view(self._finding)[:, 0]
-
-    def clear_audit(self) -> None:
-        """Queue the clearing of the audit."""
-        cuda.memset_d32_async(
-            self.address("audit"), 0, self._finding["audit"].itemsize // 4, self.stream
-        )
 
     def stamp(self, after: bool) -> None:
         """Queue a stamp: the cycles of the multiprocessors and the GPU's time now, before or after
@@ -501,8 +497,8 @@ class Operands:
         (index, row), p = self._turn_of(launch, sets), self.given
         (a, b), (w, squares) = self.sets[index], (self._scratch("w"), self._scratch("squares"))
         draw_a, draw_b, draw_c = (draw._replace(seed=_seed(seed, index)) for draw in self.draws)
-        self._support.clear_audit()
         audit, most = self._support.address("audit"), 4 * CHECK_BLOCKS
+        cuda.memset_d32_async(audit, 0, 8 * AUDITED // 4, self._support.stream)
         of_b = b.address, *b.place, *draw_b, row, p.k, secret, w, squares, audit
         layout = "PqqqqqiiiiiiiiiiQqqQPPP"
         self._queue("audit_b", layout, *of_b, blocks=min(b.place.rows, most))

@@ -47,14 +47,14 @@ class Function:
     """
 
     def __init__(self, module: Any, name: str) -> None:
-        self._handle = succeed(driver.cuModuleGetFunction(module, name.encode()))
+        self.handle = succeed(driver.cuModuleGetFunction(module, name.encode()))
 
     def attribute(self, name: str) -> int:
         """Return an attribute by the driver's name: `NUM_REGS`."""
         return int(
             succeed(
                 driver.cuFuncGetAttribute(
-                    driver.CUfunction_attribute[f"CU_FUNC_ATTRIBUTE_{name}"], self._handle
+                    driver.CUfunction_attribute[f"CU_FUNC_ATTRIBUTE_{name}"], self.handle
                 )
             )
         )
@@ -62,21 +62,7 @@ class Function:
     def allow_shared(self, size: int) -> None:
         """Let blocks have `size` bytes of dynamic shared memory."""
         name = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        succeed(driver.cuFuncSetAttribute(self._handle, name, size))
-
-    def clusters_at_once(self, blocks: int, shared: int) -> int:
-        """Return how many clusters of `blocks` blocks, of one warp and `shared` bytes each, run at
-        once.
-        """
-        self.allow_shared(shared)
-        config, size = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
-        size.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        extent = size.value.clusterDim
-        extent.x, extent.y, extent.z = blocks, 1, 1
-        config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
-        config.blockDimX, config.blockDimY, config.blockDimZ = 32, 1, 1
-        config.sharedMemBytes, config.attrs, config.numAttrs = shared, [size], 1
-        return int(succeed(driver.cuOccupancyMaxActiveClusters(self._handle, config)))
+        succeed(driver.cuFuncSetAttribute(self.handle, name, size))
 
     def launch(self, shape: LaunchShape, stream: Any, arguments: Sequence[Any]) -> None:
         """Queue a launch. Arguments are of `ctypes`; the driver copies them."""
@@ -84,7 +70,7 @@ class Function:
         raw, shared = driver.CUstream(stream.handle), shape.dynamic_shared
         succeed(
             driver.cuLaunchKernel(
-                self._handle, *shape.grid, *shape.block, shared, raw, ctypes.addressof(pointers), 0
+                self.handle, *shape.grid, *shape.block, shared, raw, ctypes.addressof(pointers), 0
             )
         )
 
@@ -102,7 +88,16 @@ def clusters_at_once(support: bytes, blocks: int, shared: int) -> int:
     # a copy: what its function may request stays there
     module = succeed(driver.cuModuleLoadData(support))
     try:
-        return Function(module, "stamp").clusters_at_once(blocks, shared)
+        function = Function(module, "stamp")
+        function.allow_shared(shared)
+        config, size = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
+        size.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        extent = size.value.clusterDim
+        extent.x, extent.y, extent.z = blocks, 1, 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = 32, 1, 1  # a warp
+        config.sharedMemBytes, config.attrs, config.numAttrs = shared, [size], 1
+        return int(succeed(driver.cuOccupancyMaxActiveClusters(function.handle, config)))
     finally:
         succeed(driver.cuModuleUnload(module))
 

@@ -3,11 +3,10 @@
 import ctypes
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -95,6 +94,8 @@ def _scan() -> tuple[list[DetectedDevice], list[str], str]:
     """
     import pynvml
 
+    from ladder.devices.nvml import or_none
+
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -131,29 +132,19 @@ def _scan() -> tuple[list[DetectedDevice], list[str], str]:
                     f"GPU {index}, {name}: left out: compute capability {got}; expected {least} or "
                     "more (CUDA 13)"
                 )
-            elif (_or_none(pynvml.nvmlDeviceGetMigMode, handle) or [0])[0]:
+            elif (or_none(partial(pynvml.nvmlDeviceGetMigMode, handle)) or [0])[0]:
                 refused.append(
                     f"GPU {index}, {name}: left out: split by MIG; expected a whole GPU: "
                     f"`nvidia-smi -i {index} -mig 0`"
                 )
             else:
                 uuids = (*(devices[slug].uuids if slug in devices else ()), uuid)
-                memory = _or_none(pynvml.nvmlDeviceGetMemoryInfo, handle)
+                memory = or_none(partial(pynvml.nvmlDeviceGetMemoryInfo, handle))
                 size, arch = int(memory.total) if memory else 0, "sm_{}{}".format(*capability)
                 devices[slug] = DetectedDevice(slug, "cuda", name, arch, size, uuids, driver)
         return list(devices.values()), refused, driver
     finally:
         pynvml.nvmlShutdown()
-
-
-def _or_none(read: Callable[[Any], Any], handle: Any) -> Any:
-    """Return what NVML tells of a GPU, or None if it does not."""
-    import pynvml
-
-    try:
-        return read(handle)
-    except pynvml.NVMLError:
-        return None
 
 
 def _check_cuda(driver: str) -> None:

@@ -41,7 +41,7 @@ class Board:
 
     def millijoules(self) -> int | None:
         """Return the board's counter of energy; None if it has none."""
-        counted: int | None = _or_none(
+        counted: int | None = or_none(
             lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)
         )
         return counted
@@ -52,7 +52,7 @@ class Board:
         """
         # in a container NVML may list other pids than os.getpid() returns, but one of those it
         # lists is this process
-        listed = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle))
+        listed = or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle))
         return len({process.pid for process in listed}) - 1 if listed else None
 
     def describe(self) -> dict[str, Any]:
@@ -81,10 +81,11 @@ def uuid_at(bus: str) -> str:
 
 
 def _readings(reads: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
-    return {name: _or_none(read) for name, read in reads.items()}
+    return {name: or_none(read) for name, read in reads.items()}
 
 
-def _or_none(read: Callable[[], Any]) -> Any:
+def or_none(read: Callable[[], Any]) -> Any:
+    """Return what NVML tells, or None if it does not."""
     try:
         return read()
     except pynvml.NVMLError:

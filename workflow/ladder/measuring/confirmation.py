@@ -26,6 +26,8 @@ SUSTAINED_PROCESSES = 3
 """The processes that measure launches back to back: enough to show how far these repeat."""
 SUSTAINED_US = 1e6
 """Roughly how long a finalist takes there, in microseconds."""
+SUSTAINED_RATIO = 0.5
+"""The least ratio to the reference of a kernel that is measured so."""
 SUSTAINED_SLACK = 0.2
 """How much faster back to back than alone a launch may be, as a share: only the last launch there
 is audited.
@@ -45,6 +47,8 @@ class Finalist:
     """
     us: float
     """The sweep's median time, in microseconds."""
+    reference_us: float
+    """That of the reference beside it."""
     apart: bool
     """Whether it has separate rounds: a candidate that uses the tensor cores, or a baseline other
     than the reference. Such candidates draw power, or leave threads spinning, at the cost of those
@@ -101,6 +105,7 @@ def finalists(
             candidate(kernel, problem.element_type, row["configuration"], row["precision"] or ""),
             "finalist",
             median_interval(row["samples_us"])[0],
+            median_interval(row["reference_us"])[0],
             context or bool(row["tensor_cores"]),
         )
         raced = row["stop"] == "race"
@@ -161,7 +166,7 @@ class Confirmation(Run):
                 process,
                 problem,
                 SUSTAINED,
-                [finalist for finalist in finalists[problem] if finalist.role == "best"],
+                [finalist for finalist in finalists[problem] if _is_headline(finalist)],
             )
             for process in processes[:SUSTAINED_PROCESSES]
             for problem in finalists
@@ -256,6 +261,8 @@ class Confirmation(Run):
             outcomes.__setitem__,
             together=True,
             state=group.state,
+            us={Candidate(self.session.reference): each.reference_us for each in timed}
+            | {each.candidate: each.us for each in timed},
             round_seconds=ROUNDS_BEFORE * self._round_us(group.state, timed) / 1e6,
         )
         rows = []
@@ -272,6 +279,16 @@ class Confirmation(Run):
         self.progress.done(
             group.key, f"{group.problem.label} {group.state}, process {group.process}"
         )
+
+
+def _is_headline(finalist: Finalist) -> bool:
+    """Return whether launches back to back are measured: of baselines, and of the best of each
+    kernel that reaches `SUSTAINED_RATIO`.
+    """
+    return finalist.role == "best" and (
+        is_baseline(finalist.candidate.name)
+        or finalist.reference_us >= SUSTAINED_RATIO * finalist.us
+    )
 
 
 def _if_sustained(outcome: dict[str, Any], us: float) -> dict[str, Any]:

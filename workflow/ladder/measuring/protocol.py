@@ -93,14 +93,16 @@ class Time:
     between.
 
     `best` is the lower end of the best ratio to the reference so far. Candidates that are clearly
-    below it leave the race.
+    below it leave the race. `us` is what a launch of the reference and of each candidate took
+    before, in microseconds; empty if that is unknown.
     """
 
     candidates: Sequence[Candidate]
     state: str
     limits: Limits
     seed: int
-    best: float
+    best: float = 0.0
+    us: Sequence[float] = ()
 
 
 Request = Open | Probe | SetProblem | RunGauntlet | Load | Check | Diagnose | Time
@@ -196,7 +198,8 @@ class Sampled:
     index: int
     """The place of the candidate in the request."""
     series: Mapping[str, Any]
-    other_processes: int | None
+    other_processes: float | None
+    """What the function that `Device.watch` returned says."""
     verdict: Mapping[str, Any]
 
 

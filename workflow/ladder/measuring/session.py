@@ -6,19 +6,16 @@ do about a candidate that fails.
 """
 
 import hashlib
-import os
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-import psutil
-
 from ladder.compiling.provenance import check_alike
-from ladder.core import clock
 from ladder.core.errors import InputError
 from ladder.core.stats import median_interval
 from ladder.core.surroundings import remarks
@@ -38,10 +35,6 @@ SOFTWARE = ("library", "libraries", "preloaded", "from_ld_library_path")
 """The attributes of `environment.json` that are not a device's own."""
 WORKER_BYTES = 3_000_000_000
 """Host memory that a worker needs beside the operands of a problem, at most."""
-OTHERS = 0.25
-"""The fewest cores used by other processes that count. The system counts time in hundredths of a
-second.
-"""
 
 
 def now() -> str:
@@ -79,11 +72,6 @@ class Session:
         self._child: Child | None = None
         self._problem: Problem | None = None
         self._loaded: set[Candidate] = set()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is a worker, even if it has died by now."""
-        return self._child is not None
 
     def worker(self) -> Child:
         """Return the worker, a fresh one if the last has ended. Raises `InputError` if the device
@@ -245,6 +233,7 @@ class Session:
         together: bool,
         state: str = "warm",
         best: Callable[[], float] = lambda: 0.0,
+        us: Mapping[Candidate, float] = MappingProxyType({}),
         round_seconds: float = 0.0,
     ) -> None:
         """Time candidates in the same rounds. `keep` gets each with its columns once they are
@@ -263,7 +252,8 @@ class Session:
 
         `candidates` says of each whether it may use the tensor cores, which decides what is too
         fast to be true. `best` returns that of
-        `protocol.Time`, and `round_seconds` extends the usual time limit.
+        `protocol.Time`. `us` says how many microseconds a launch of each takes, and of the
+        reference, if all that is known. `round_seconds` extends the usual time limit.
         """
         left, failures = list(candidates), 0
         seconds = self.timeout_seconds + round_seconds
@@ -283,7 +273,8 @@ class Session:
                 present = [member for member in members if member in left]
                 if not present:  # all were done before the worker was killed
                     return
-                request = protocol.Time(present, state, limits, seed, best())
+                known = [us[each] for each in (Candidate(self.reference), *present)] if us else []
+                request = protocol.Time(present, state, limits, seed, best(), known)
                 for candidate, outcome in self._time(problem, request, candidates, seconds):
                     if together:
                         outcomes[candidate] = outcome
@@ -328,7 +319,7 @@ class Session:
         candidates may be done.
         """
         self.load(problem, request.candidates)
-        began, start, used = now(), clock.now(), self._used_by_others()
+        began = now()
         for answer in self.worker().ask(request, seconds):
             if not isinstance(answer, Sampled):
                 continue
@@ -336,10 +327,6 @@ class Session:
             columns = self._columns(answer, problem, tensor_cores[candidate])
             if columns["status"] == "correct":
                 columns |= {"time": began, "race": request.limits.race}
-                elapsed = clock.now() - start
-                if self.kind == "cpu" and elapsed:
-                    cores = (self._used_by_others() - used) / elapsed
-                    columns["other_processes"] = round(cores, 2) if cores >= OTHERS else 0.0
             yield candidate, columns
 
     def summary(self) -> dict[str, Any]:
@@ -349,25 +336,6 @@ class Session:
             "children": self.children,
             "peak_memory_bytes": peak_memory_bytes(),
         }
-
-    def _used_by_others(self) -> float:
-        """Return the seconds of this process's cores that all but the worker have used, other
-        virtual machines too, since some moment.
-
-        It is 0 for a GPU, whose device counts other processes itself.
-        """
-        if self.kind != "cpu":
-            return 0.0
-        cores, worker = (
-            os.sched_getaffinity(0),
-            psutil.Process(self.worker().process.pid).cpu_times(),
-        )
-        busy = [
-            sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
-            for core, times in enumerate(psutil.cpu_times(percpu=True))
-            if core in cores
-        ]
-        return sum(busy) - worker.user - worker.system
 
     def _forget_problem(self) -> None:
         self._problem = None

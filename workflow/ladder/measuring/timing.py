@@ -4,7 +4,7 @@ median is known well enough.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,13 @@ WARM_MOST = 3
 LONG_US = 1e5
 """A launch that takes so long is not repeated just to warm up."""
 SETTLED = 0.02
-"""The warm-up ends when two successive rounds agree within this share of the time."""
+"""The warm-up ends when two successive rounds agree within this share of the time. It ends sooner
+if the clock is at most this share below that of what was timed before.
+"""
+SLOW_US, SLOW_RATIO = 5e4, 0.1
+"""A launch that takes so long, with a ratio to the reference below this, gets one sample: its ratio
+decides nothing.
+"""
 RACE_SAMPLES = 5
 """The fewest samples of a configuration that loses the race."""
 RACE_MARGIN = 0.05
@@ -33,10 +39,11 @@ MOST_DISCARDED = 3
 """The most rounds, or sustained samples, that do not count because the process was stopped
 meanwhile: a kernel could stop it at will.
 """
-COMPANY = 0.05
+COMPANY, COMPANY_IF_BUSY = 0.05, 0.5
 """The most that other threads of the process may compute while the reference is timed, as a share
-of its CPU time. By rights it is 0; the system's account of a thread that runs may be late by a few
-milliseconds.
+of its CPU time; the second is for a machine on which other processes compute too. By rights it is
+0; the system's account of a thread that runs may be late by a few milliseconds, and more if threads
+wait for cores.
 """
 ALIKE = 0.1
 """Launches whose times differ from the reference's by at most this share are repeated as often: the
@@ -61,8 +68,8 @@ class Series:
     readings: list[Mapping[str, Any]] = field(default_factory=list)
     """What `Device.monitor` returned while the round ran."""
     stop: str = ""
-    """Why sampling ended: `target`, `race`, `drift`, `max_samples`, `max_seconds`, or `fault`;
-    sustained, `settled` or `max_seconds`.
+    """Why sampling ended: `target`, `race`, `slow`, `drift`, `max_samples`, `max_seconds`, or
+    `fault`; sustained, `settled` or `max_seconds`.
     """
     fault: str = ""
     """What the audit of a timed launch found; "" for nothing."""
@@ -113,11 +120,11 @@ class _Member:
     """A launch that takes part in the rounds: one that is measured, or the reference."""
 
     launch: Launch
+    us: float = 0.0
+    """Roughly what a launch takes."""
     sample: Sample = field(init=False)
     short: Sample | None = None
     """What is timed instead in the round that is compared."""
-    us: float = 0.0
-    """Roughly what a launch takes."""
     series: Series = field(init=False)
 
 
@@ -134,7 +141,8 @@ class Rounds:
     whose ratio to the reference is at least `request.best`.
 
     Raises `Refused` if the reference becomes wrong, or if threads that a call has left behind
-    compute while it is timed: also if they sleep whenever the device looks for them.
+    compute while it is timed: also if they sleep whenever the device looks for them. On a machine
+    that other processes use, all is timed once more before that, and little does not count then.
     """
 
     def __init__(
@@ -144,20 +152,21 @@ class Rounds:
         self.cold = request.state == "cold"
         self.start, self.random = clock.now(), np.random.default_rng(request.seed)
         self.turn, self.compared, self.discarded, self.cpu_ns = 0, -1, 0, (0, 0)
+        self.again = False
+        self.others, self.risen_mhz = device.watch(), device.mhz
         self.active = {place: _Member(launch) for place, launch in enumerate(launches)}
         """The launches that are not done."""
         self.reference = _Member(reference)
+        for member, us in zip([self.reference, *self.active.values()], request.us, strict=False):
+            member.us = us
         # in random order: the first one in a round is timed while the clock still rises
         self.everyone = self._shuffled()
-        # the first launches include loading code; the second ones show how long a launch takes
-        self._make_samples(dict.fromkeys(self.everyone, 1))
-        self._time_roughly(self.everyone)
-        shorter = [member for member in self.everyone if member.us < LONG_US]
-        if shorter:
-            self._time_roughly(shorter)
+        self.timed_roughly = not request.us
+        if self.timed_roughly:
+            self._time_roughly()
         repeats = self._repeats(self.limits.sample_us if device.rotates or not self.cold else 0.0)
-        device.reserve(max(repeats.values()), self.cold)
-        self._make_samples(repeats)
+        if request.us or max(repeats.values()) > 1:  # else there are such samples
+            self._make_samples(repeats)
         for member in self.everyone:
             member.series = Series(member.sample.times)
         self._begin()
@@ -210,36 +219,45 @@ class Rounds:
         best = max([self.best, *(member.series.ratio[1] for member in self.everyone)])
         for member in self.active.values():
             series = member.series
+            if series.samples and self._is_slow(member):
+                series.stop = series.stop or "slow"
             series.stop = series.stop or reason_to_stop(series, self.limits, best)
         return self._finished()
 
     def _begin(self) -> None:
         """Choose what the warm-up repeats, and the round that is compared.
 
-        A launch as long as the warm-up has warmed up everything by now. The round that is compared
+        A launch as long as the warm-up is made once, to load its code. The round that is compared
         ends after any launch of a sample: one that leaves its work to the last does not know which
-        that is.
+        that is. It is the first round if a launch gets one sample.
         """
-        self.warming = [
+        self.short = [
             member for member in self.everyone if member.us < self.device.warm_seconds * 1e6
         ]
+        self.warming = self.short if self.timed_roughly else self.everyone
         single = max(member.sample.times for member in self.everyone) == 1
-        self.warm_us = sum(member.us for member in self.warming) if single else math.inf
+        self.warm_us = sum(member.us for member in self.short) if single else math.inf
         for member in self.everyone:
             if member.sample.times > 1:
                 times = int(self.random.integers(1, member.sample.times))
                 member.short = self.device.sample(member.launch, times, self.cold)
-        self.compared = int(self.random.integers(fewest(self.limits)))
+        slow = any(self._is_slow(member) for member in self.everyone)
+        self.compared = 0 if slow else int(self.random.integers(fewest(self.limits)))
 
     def _warm_up(self) -> None:
-        """Time a round that does not count, until two agree."""
-        us = sum(timed.us for timed in self._round(self.warming))
+        """Time a round that does not count, until two agree or the clock is as high as before."""
+        timed = dict(zip(self.warming, self._round(self.warming), strict=True))
+        us = sum(timed[member].us for member in self.short)
         elapsed, least = clock.now() - self.start, self.device.warm_seconds
-        if elapsed > WARM_MOST * least or (
-            elapsed > least and abs(us - self.warm_us) < SETTLED * us
-        ):
-            self.warming = []
-        self.warm_us = us
+        risen = 0 < self.risen_mhz <= (1 + SETTLED) * self.device.mhz
+        settled = elapsed > least and abs(us - self.warm_us) < SETTLED * us
+        done = risen or settled or elapsed > WARM_MOST * least
+        self.warming, self.warm_us = [] if done else self.short, us
+
+    def _is_slow(self, member: _Member) -> bool:
+        """Return whether a launch gets one sample. One that was disturbed does not decide that."""
+        us = min([member.us, *member.series.samples])
+        return us >= SLOW_US and self.reference.us < SLOW_RATIO * us
 
     def _shuffled(self) -> list[_Member]:
         """Return the launches that are not done, and the reference, in random order."""
@@ -250,17 +268,23 @@ class Rounds:
         return int(self.random.integers(2**63))
 
     def _make_samples(self, repeats: Mapping[_Member, int]) -> None:
-        for member, times in repeats.items():
-            member.sample = self.device.sample(member.launch, times, self.cold)
+        for member in sorted(repeats, key=lambda member: -repeats[member]):
+            member.sample = self.device.sample(member.launch, repeats[member], self.cold)
 
     def _round(self, members: Sequence[_Member]) -> list[Timed]:
         return self.device.time_round(
             [member.sample for member in members], self.cold, self._seed()
         )
 
-    def _time_roughly(self, members: Sequence[_Member]) -> None:
-        for member, timed in zip(members, self._round(members), strict=True):
-            member.us = timed.us
+    def _time_roughly(self) -> None:
+        """Find out how long a launch takes. The first ones include loading code, the second ones
+        show it.
+        """
+        self._make_samples(dict.fromkeys(self.everyone, 1))
+        for _ in range(2):
+            members = [member for member in self.everyone if member.us < LONG_US]
+            for member, timed in zip(members, self._round(members) if members else [], strict=True):
+                member.us = timed.us
 
     def _repeats(self, sample_us: float) -> dict[_Member, int]:
         """Return how often to repeat each launch in a sample."""
@@ -295,13 +319,20 @@ class Rounds:
 
     def _check_company(self, reference: Timed) -> None:
         """Raise `Refused` if other threads of the process have computed beside the reference in all
-        rounds so far.
+        rounds so far. If other processes use the machine, forget these rounds first.
         """
         process, thread = self.cpu_ns = (
             self.cpu_ns[0] + reference.cpu_ns[0],
             self.cpu_ns[1] + reference.cpu_ns[1],
         )
-        if self.turn >= fewest(self.limits) and process > (1 + COMPANY) * thread:
+        if self.turn < fewest(self.limits) or process <= (1 + COMPANY) * thread:
+            return
+        busy = bool(self.others())
+        if busy and not self.again:
+            self.again, self.turn, self.cpu_ns = True, 0, (0, 0)
+            for member in self.active.values():
+                member.series = replace(member.series, samples=[], reference=[], readings=[])
+        elif not busy or process > (1 + COMPANY_IF_BUSY) * thread:
             share = f"{process / max(thread, 1) - 1:.0%} of its own CPU time"
             why = (
                 "threads that a call has left behind computed beside the reference, for "

@@ -242,20 +242,15 @@ class Worker:
         as they suffice.
         """
         launches = [self.launches[candidate] for candidate in request.candidates]
-        before = self.device.other_processes()
         kind = timing.Sustained if request.state == SUSTAINED else timing.Rounds
         rounds = kind(self.device, launches, self.reference, request)
         while not rounds.done:
             finished = rounds.next()
             for index, series in finished.items():
-                counts = before, self.device.other_processes()
-                others = [count for count in counts if count is not None]
                 verdict = Verdict("incorrect", series.fault)
                 if not series.fault and series.errors is not None:
                     verdict = judge(series.errors, self.given, launches[index].tf32)
-                yield protocol.Sampled(
-                    index, vars(series), max(others, default=None), vars(verdict)
-                )
+                yield protocol.Sampled(index, vars(series), rounds.others(), vars(verdict))
             if not finished:
                 yield protocol.Alive()
 
