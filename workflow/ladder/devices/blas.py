@@ -7,12 +7,9 @@ import re
 from functools import lru_cache, partial
 from typing import Any
 
-import numpy as np  # noqa: F401 - loads the BLAS
-from threadpoolctl import ThreadpoolController
-
 from ladder.core.surroundings import cores
 from ladder.devices.base import Call, Launch, Refused
-from ladder.devices.cpu import Cpu
+from ladder.devices.cpu import Cpu, controller, use_threads
 from ladder.devices.detect import CPUINFO
 
 LAYOUT = (101, 111, 111)
@@ -20,12 +17,6 @@ LAYOUT = (101, 111, 111)
 WITH_AVX2 = ("haswell", "zen", "skylakex", "cooperlake", "sapphirerapids")
 """OpenBLAS's x86 kernels that use AVX2 (its TargetList.txt)."""
 _SYMBOLS = ("scipy_cblas_{0}gemm64_", "scipy_cblas_{0}gemm", "cblas_{0}gemm64_", "cblas_{0}gemm")
-
-
-@lru_cache
-def controller() -> ThreadpoolController:
-    """Return NumPy's BLAS as threadpoolctl sees it."""
-    return ThreadpoolController().select(user_api="blas")
 
 
 @lru_cache
@@ -74,8 +65,4 @@ def launch(device: Cpu, name: str) -> Launch:
         m, n, k, lda, ldb, ldc = (integer(each.value) for each in (m, n, k, lda, ldb, ldc))
         return partial(gemm, *LAYOUT, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
-    def limit() -> None:
-        for library in controller().lib_controllers:
-            library.set_num_threads(threads)
-
-    return Launch(bind, limit)
+    return Launch(bind, partial(use_threads, threads))

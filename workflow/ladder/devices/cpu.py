@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from ladder.core import clock
 from ladder.core.surroundings import cores, memory
@@ -55,6 +56,22 @@ OTHERS = 0.25
 second.
 """
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
+
+
+LARGE_FLOPS = 1e9
+"""From so many operations on, all cores compute the float64 reference."""
+
+
+@lru_cache
+def controller() -> ThreadpoolController:
+    """Return NumPy's BLAS as threadpoolctl sees it."""
+    return ThreadpoolController().select(user_api="blas")
+
+
+def use_threads(threads: int) -> None:
+    """Let BLAS compute with so many threads."""
+    for library in controller().lib_controllers:
+        library.set_num_threads(threads)
 
 
 class CPlace(ctypes.Structure):
@@ -221,6 +238,8 @@ class Cpu(Device):
         at = self._at
         if at.reference[:2] != (at.seed, row):
             alpha, beta = (float(value) for value in scalars(self.given))
+            # several threads would spin, for longer than a small product takes
+            use_threads(1 if self.given.flops < LARGE_FLOPS else cores())
             arrays = reference(alpha, beta, at.matrix(0, row), at.matrix(1, row), at.matrix(2))
             at.reference = at.seed, row, *map(np.ascontiguousarray, arrays)
         return at.reference[2], at.reference[3]
