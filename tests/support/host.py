@@ -33,7 +33,7 @@ def host() -> Cpu:
         support.write_bytes(compile_support("cpu", ""))
         # several threads for small matrices wait for each other where other tests run beside them
         threadpool_limits(1)
-        return Cpu(support, blas.launch)
+        return Cpu(support, blas)
 
 
 def launch(device: Cpu, compute: Compute) -> Launch:

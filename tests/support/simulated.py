@@ -214,6 +214,10 @@ def support(beside: Path) -> Path:
 class Library:
     """In place of cuBLAS; the device computes for it."""
 
+    def launch(self, device: "Gpu", name: str) -> Launch:
+        """A baseline."""
+        return device._launch("right()", {})
+
     def version(self) -> str:
         """The library's version."""
         return "simulated"
@@ -236,8 +240,8 @@ class Gpu(Cpu):
         self.settings = Path(os.environ[VARIABLE])
         assert uuid in visible("")
         assert os.environ.get("CUDA_VISIBLE_DEVICES", uuid) == uuid
-        super().__init__(support(self.settings), lambda device, name: self._launch("right()", {}))
-        self.blas, self.timing, self.factor = Library(), False, 1.0
+        super().__init__(support(self.settings), Library())
+        self.timing, self.factor = False, 1.0
         self._noise = np.random.default_rng(int(digest(uuid), 16) % 2**32)
         # several threads for small matrices wait for each other where other tests run beside them
         threadpool_limits(1)
@@ -327,9 +331,6 @@ class Gpu(Cpu):
             ]
         finally:
             self.timing = False
-
-    def time_calls(self, calls: Any) -> list[float]:
-        return [LAUNCH_US for _ in calls]
 
     def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
         (timed,) = self.time_round([sample], False, seed, compare=True)  # one call stands for all

@@ -199,10 +199,6 @@ class Device(ABC):
         """
 
     @abstractmethod
-    def time_calls(self, calls: Sequence[Call]) -> list[float]:
-        """Return the microseconds of bare calls: no operands, no audit."""
-
-    @abstractmethod
     def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
         """Repeat a sample back to back until clock and power have settled, then time it. Sets
         `reading`.
@@ -237,7 +233,9 @@ class Device(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return the facts for `environment.json` that only the device knows."""
+        """Return the facts for `environment.json` that only the device knows, among them name and
+        version of the vendor's `library`.
+        """
 
     @abstractmethod
     def peaks(self) -> dict[str, float]:

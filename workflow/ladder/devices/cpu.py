@@ -136,13 +136,16 @@ class Operands:
 
 
 class Cpu(Device):
-    """The host CPU. It runs kernels in this process, which should be one that may crash."""
+    """The host CPU. It runs kernels in this process, which should be one that may crash.
+
+    `baselines` is the module `blas`, or something like it.
+    """
 
     kind = "cpu"
     warm_seconds = 0.01  # to start threads and touch pages; operands are drawn all the while
 
-    def __init__(self, support: Path, baselines: Callable[["Cpu", str], Launch]) -> None:
-        self._baselines = baselines
+    def __init__(self, support: Path, baselines: Any) -> None:
+        self.blas = baselines
         self._scratch = tempfile.TemporaryDirectory()
         self.support = _load_from(Path(self._scratch.name), support)
         self.support.peak_fma.restype = ctypes.c_double
@@ -229,7 +232,8 @@ class Cpu(Device):
         return Launch(lambda *addresses: partial(gemm, *self.arguments(*addresses)))
 
     def baseline(self, name: str, algorithm: int | None = None) -> Launch:
-        return self._baselines(self, name)
+        launch: Launch = self.blas.launch(self, name)
+        return launch
 
     def _reference(self, row: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, for A and
@@ -385,13 +389,6 @@ class Cpu(Device):
         self.support.restore(cores())
         os.sched_setaffinity(0, self._mask)
 
-    def time_calls(self, calls: Sequence[Call]) -> list[float]:
-        times = []
-        for call in calls:
-            self.settle()
-            times.append(self._time(call))
-        return times
-
     def monitor(self) -> dict[str, float | int | None]:
         path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
         return {"sm_clock_mhz": int(path.read_text()) // 1000} if path.exists() else {}
@@ -406,7 +403,8 @@ class Cpu(Device):
         return used_cores
 
     def describe(self) -> dict[str, Any]:
-        return {"cores": cores(), "memory_bytes": memory()} | last_level_cache()
+        facts = {"cores": cores(), "memory_bytes": memory(), **last_level_cache()}
+        return facts | {"library": self.blas.version()}
 
     def peaks(self) -> dict[str, float]:
         support, rounds, copied, threads = self.support, 200_000, 64 << 20, cores()
@@ -431,7 +429,8 @@ class Cpu(Device):
             for _ in range(times):
                 self.support.peak_fma(*arguments)
 
-        return float(np.median([self.time_calls([empty]) for _ in range(200)])) / times
+        self.settle()
+        return float(np.median([self._time(empty) for _ in range(200)])) / times
 
     def close(self) -> None:
         self._scratch.cleanup()

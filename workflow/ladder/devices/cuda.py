@@ -306,6 +306,7 @@ class Cuda(Device):
         self._support.keep(turn)
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
+        """Return the microseconds of bare calls: no operands, no audit."""
         return self._time(calls, lambda turn: None, lambda turn: None, gated=True)
 
     def _time(
@@ -411,6 +412,7 @@ class Cuda(Device):
             "threads_per_sm": self._attribute("MAX_THREADS_PER_MULTIPROCESSOR"),
             "cuda_driver_version": cuda.get_driver_version(),
             **self._board.describe(),
+            "library": f"cuBLAS {self.blas.version()}",
         }
 
     def peaks(self) -> dict[str, float]:

@@ -166,7 +166,15 @@ class Confirmation(Run):
                 process,
                 problem,
                 SUSTAINED,
-                [finalist for finalist in finalists[problem] if _is_headline(finalist)],
+                [
+                    finalist
+                    for finalist in finalists[problem]
+                    if finalist.role == "best"
+                    and (
+                        is_baseline(finalist.candidate.name)
+                        or finalist.reference_us >= SUSTAINED_RATIO * finalist.us
+                    )
+                ],
             )
             for process in processes[:SUSTAINED_PROCESSES]
             for problem in finalists
@@ -279,16 +287,6 @@ class Confirmation(Run):
         self.progress.done(
             group.key, f"{group.problem.label} {group.state}, process {group.process}"
         )
-
-
-def _is_headline(finalist: Finalist) -> bool:
-    """Return whether launches back to back are measured: of baselines, and of the best of each
-    kernel that reaches `SUSTAINED_RATIO`.
-    """
-    return finalist.role == "best" and (
-        is_baseline(finalist.candidate.name)
-        or finalist.reference_us >= SUSTAINED_RATIO * finalist.us
-    )
 
 
 def _if_sustained(outcome: dict[str, Any], us: float) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ladder.compiling.provenance import check_alike
@@ -233,7 +232,7 @@ class Session:
         together: bool,
         state: str = "warm",
         best: Callable[[], float] = lambda: 0.0,
-        us: Mapping[Candidate, float] = MappingProxyType({}),
+        us: Mapping[Candidate, float] | None = None,
         round_seconds: float = 0.0,
     ) -> None:
         """Time candidates in the same rounds. `keep` gets each with its columns once they are

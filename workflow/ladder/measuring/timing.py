@@ -161,15 +161,14 @@ class Rounds:
             member.us = us
         # in random order: the first one in a round is timed while the clock still rises
         self.everyone = self._shuffled()
-        self.timed_roughly = not request.us
-        if self.timed_roughly:
+        if not request.us:
             self._time_roughly()
         repeats = self._repeats(self.limits.sample_us if device.rotates or not self.cold else 0.0)
         if request.us or max(repeats.values()) > 1:  # else there are such samples
             self._make_samples(repeats)
         for member in self.everyone:
             member.series = Series(member.sample.times)
-        self._begin()
+        self._begin(request)
 
     @property
     def done(self) -> bool:
@@ -224,7 +223,7 @@ class Rounds:
             series.stop = series.stop or reason_to_stop(series, self.limits, best)
         return self._finished()
 
-    def _begin(self) -> None:
+    def _begin(self, request: Time) -> None:
         """Choose what the warm-up repeats, and the round that is compared.
 
         A launch as long as the warm-up is made once, to load its code. The round that is compared
@@ -234,7 +233,7 @@ class Rounds:
         self.short = [
             member for member in self.everyone if member.us < self.device.warm_seconds * 1e6
         ]
-        self.warming = self.short if self.timed_roughly else self.everyone
+        self.warming = self.everyone if request.us else self.short
         single = max(member.sample.times for member in self.everyone) == 1
         self.warm_us = sum(member.us for member in self.short) if single else math.inf
         for member in self.everyone:
@@ -356,7 +355,7 @@ class Sustained(Rounds):
     time, its clock and its power.
     """
 
-    def _begin(self) -> None:
+    def _begin(self, request: Time) -> None:
         self.todo = self._shuffled()
         self.stops: dict[_Member, str] = {}
 

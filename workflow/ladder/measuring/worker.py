@@ -74,16 +74,7 @@ def open_device(kind: str, uuid: str, support: Path) -> Device:
     from ladder.devices import blas
     from ladder.devices.cpu import Cpu
 
-    return Cpu(support, blas.launch)
-
-
-def library(device: Any) -> str:
-    """Return name and version of the vendor's library that a device is compared with."""
-    if device.kind == "cuda":
-        return f"cuBLAS {device.blas.version()}"
-    from ladder.devices import blas
-
-    return blas.version()
+    return Cpu(support, blas)
 
 
 class Worker:
@@ -101,9 +92,7 @@ class Worker:
         match request:
             case protocol.Open(kind, uuid, support):
                 self.device = open_device(kind, uuid, support)
-                yield protocol.Opened(
-                    self.device.describe() | {"library": library(self.device)} | described(kind)
-                )
+                yield protocol.Opened(self.device.describe() | described(kind))
             case protocol.Probe():
                 empty = {
                     "launch_us": self.device.launch_us(1),
