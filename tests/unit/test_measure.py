@@ -109,6 +109,20 @@ def test_what_was_measured_stays_when_jobs_have_other_kernels(two):
     assert samples.read(two.sweep("b.float32"))[1]["measured"] == 0
 
 
+def test_operands_and_launches_outlive_a_gauntlet(jobs):
+    run, problem, outcomes = jobs.open(JOB), Problem(24, 24, 24), {}
+    candidate = run.job.candidate("many", "float32", "U=1", "")
+    run.session.load(problem, [candidate])
+    assert run.session.run_gauntlet(candidate, "float32").status == "correct"
+    given = (problem, {candidate: False}, run.limits, 1, outcomes.__setitem__)
+    run.session.time_group(*given, together=False)
+    run.session.end()
+    for journal in run.journals.values():
+        journal.close()
+    assert outcomes[candidate]["status"] == "correct"
+    assert (len(jobs.of(SetProblem)), len(jobs.of(Load))) == (1, 1)
+
+
 def test_what_the_gauntlet_takes_is_told_apart(jobs, virtual_clock):
     jobs.does["many"] = "right(); slow((p.m != 24 and p.m != 40) * 1e3 + 1)"
     first = jobs.open(JOB)

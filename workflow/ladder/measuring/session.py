@@ -186,7 +186,6 @@ class Session:
         def attempt() -> Judged:
             problem = ""
             check_binary(candidate)
-            self._forget_problem()  # the gauntlet has its own operands
             try:
                 for answer in self._ask(protocol.RunGauntlet(element_type, candidate)):
                     if isinstance(answer, Trying):
@@ -214,7 +213,6 @@ class Session:
         """Return the diagnosis of a candidate on a problem that it gets wrong."""
 
         def attempt() -> Diagnosed:
-            self._forget_problem()
             (answer,) = self._ask(protocol.Diagnose(problem, candidate))
             assert isinstance(answer, Diagnosed)
             return answer
