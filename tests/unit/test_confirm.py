@@ -126,6 +126,8 @@ def test_all_are_timed_side_by_side_in_fresh_processes(jobs):
     assert [(r["process"], r["m"], r["kernel"]) for r in rows] == list(
         itertools.product((1, 2, 3), (8, 16), KERNELS)
     )
+    # as long as in the sweep, the reference first
+    assert {tuple(asked.request.us) for asked in jobs.of(Time)} == {(2.0, 2.0, 500.0, 2.0)}
     distinct = {
         (r["status"], r["role"], r["reference"], r["repeats"], r["uuid"], len(r["samples_us"]))
         for r in rows

@@ -244,7 +244,7 @@ def test_a_long_launch_far_below_the_reference_has_one_sample_of_which_all_is_co
 ):
     device = Bench(slow=us, other=reference_us, reference=reference_us)
     series = run(device)
-    assert (len(series["slow"].samples), len(series["other"].samples)) == (samples, 10)
+    assert len(series["slow"].samples) == samples
     assert series["slow"].stop == ("slow" if samples == 1 else "target")
     assert series["slow"].errors.ref2 > 0
 
@@ -252,14 +252,12 @@ def test_a_long_launch_far_below_the_reference_has_one_sample_of_which_all_is_co
 def test_where_the_times_are_known_one_round_loads_code_and_none_counts_launches():
     device = Bench(long=2e5, short=100.0, reference=50.0)
     series = run(device, us=[50.0, 2e5, 100.0])
-    assert [each.repeats for each in series.values()] == [1, 5]
     assert device.rounds[0].samples == {"long": 1, "short": 5, "reference": 10}
-    counted = device.rounds[1:]
-    assert len(counted) == 1 + len(series["short"].samples)
-    assert sum("long" in each.samples for each in counted) == 2  # the first one is cut short
+    # one is cut short
+    assert len(device.rounds) == 1 + 1 + len(series["short"].samples)
 
 
-@pytest.mark.parametrize(("mhz", "rounds"), [(1970.0, 1), (1930.0, 4), (0.0, 4)])
+@pytest.mark.parametrize(("mhz", "rounds"), [(1970.0, 1), (1930.0, 4)])
 def test_no_warm_up_follows_launches_whose_clock_is_still_there(virtual_clock, mhz, rounds):
     """In the same process, by the cycles of the slowest sample."""
     device = Bench(kernel=100.0, reference=50.0)
@@ -337,41 +335,33 @@ def refused(device, status, message):
     assert (refusal.value.status, refusal.value.fatal) == (status, True)
 
 
-def test_threads_that_compute_beside_the_reference_are_refused():
-    """By the CPU time of all its samples: a busy machine does not change it, and no single sample
-    decides.
+@pytest.mark.parametrize(
+    ("others", "share", "rounds", "samples"),
+    [
+        (0.0, 0.04, 99, 10),
+        (0.0, 0.08, 99, None),
+        (0.5, 0.08, 99, 10),
+        (0.5, 0.6, 8, 10),
+        (0.5, 0.6, 99, None),
+    ],
+)
+def test_threads_that_compute_beside_the_reference_are_refused(others, share, rounds, samples):
+    """By the CPU time of all its samples. If other processes use the cores, all is timed again
+    first, and then only threads are accused that compute about as much as the reference.
     """
     device = steady("kernel")
+    device.watch = lambda: lambda: others
     device.cpu_ns = {
-        "kernel": (4_000, 1_000),
-        "reference": lambda turn: (1_040 if turn % 2 else 1_000, 1_000),
+        "kernel": (4_000, 1_000),  # its own threads may compute while it is timed
+        "reference": lambda turn: (1_000 + 1_000 * share * (turn <= rounds), 1_000),
     }
-    assert run(device)["kernel"].stop == "target"  # its own threads may compute while it is timed
-    device.cpu_ns["reference"] = (1_750, 1_000)
-    refused(
-        device,
-        "launch_error",
-        "threads that a call has left behind computed beside the reference, for 75% of its own "
-        "CPU time",
-    )
-
-
-@pytest.mark.parametrize(
-    ("share", "turns", "samples"), [(0.08, 8, 10), (0.08, 99, 10), (0.6, 8, 10), (0.6, 99, None)]
-)
-def test_on_a_busy_machine_all_is_timed_again_before_threads_are_accused(share, turns, samples):
-    """And only those are that compute about as much as the reference."""
-    device = steady("kernel")
-    device.watch = lambda: lambda: 0.5
-    device.cpu_ns["reference"] = lambda turn: (1_000 + 1_000 * share * (turn <= turns), 1_000)
     if samples is None:
-        refused(device, "launch_error", "for 60% of its own CPU time")
+        refused(device, "launch_error", f"for {share:.0%} of its own CPU time")
     else:
-        series = run(device)["kernel"]
-        assert (len(series.samples), len(series.readings)) == (samples, samples)
-        assert series.errors.ref2 > 0
-    # two tell how long a launch takes, one is cut short, and those before the first look are lost
-    assert len(device.rounds) == 2 + 1 + timing.RACE_SAMPLES + (samples or timing.RACE_SAMPLES)
+        assert len(run(device)["kernel"].samples) == samples
+    again = timing.RACE_SAMPLES if others else 0
+    # two tell how long a launch takes, one is cut short
+    assert len(device.rounds) == 2 + 1 + again + (samples or timing.RACE_SAMPLES)
 
 
 def test_a_reference_that_becomes_wrong_ends_it_all():

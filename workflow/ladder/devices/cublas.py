@@ -7,7 +7,7 @@ transposed in memory.
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from typing import Any
@@ -42,16 +42,31 @@ def _compute(element_type: str, tf32: bool = False) -> int:
 
 
 class Cublas:
-    """cuBLAS handles on the device's stream."""
+    """cuBLAS handles on the device's stream. They live as long as the process."""
 
     def __init__(self, device: Cuda) -> None:
         self.device = device
-        self.handle, self.strict, self.light = cublas.create(), cublas.create(), cublasLt.create()
         self.workspace = Apart(WORKSPACE_BYTES)
-        for handle in (self.handle, self.strict):
-            cublas.set_stream(handle, device.stream.handle)
-            cublas.set_workspace(handle, int(self.workspace), WORKSPACE_BYTES)
-        cublas.set_math_mode(self.strict, int(cublas.Math.DISALLOW_REDUCED_PRECISION_REDUCTION))
+        self.handle = self._handle()
+
+    def _handle(self) -> int:
+        handle: int = cublas.create()
+        cublas.set_stream(handle, self.device.stream.handle)
+        cublas.set_workspace(handle, int(self.workspace), WORKSPACE_BYTES)
+        return handle
+
+    @cached_property
+    def strict(self) -> int:
+        """A handle of which few baselines are, as of `light`: making one takes time."""
+        handle = self._handle()
+        cublas.set_math_mode(handle, int(cublas.Math.DISALLOW_REDUCED_PRECISION_REDUCTION))
+        return handle
+
+    @cached_property
+    def light(self) -> int:
+        """The handle of cuBLASLt."""
+        handle: int = cublasLt.create()
+        return handle
 
     def version(self) -> str:
         """Return the library's version: `13.1.0`."""
@@ -205,9 +220,3 @@ class Cublas:
             ) from None
         self.device.stream.synchronize()
         return Launch(algorithms[number])
-
-    def close(self) -> None:
-        cublas.destroy(self.handle)
-        cublas.destroy(self.strict)
-        cublasLt.destroy(self.light)
-        self.workspace.free()

@@ -457,7 +457,6 @@ class Cuda(Device):
 
     def close(self) -> None:
         self.context.synchronize()
-        self.blas.close()
         self.context.pop()
 
 
