@@ -89,8 +89,8 @@ class Worker:
 
     def answers(self, request: Request) -> Iterator[Answer]:
         """Do a request; yield all answers to it but the last."""
-        if isinstance(request, protocol.Load | protocol.Check | protocol.Time):
-            self.device.use(self.present)  # another request may have used other operands
+        if self.present is not None:
+            self.device.use(self.present)  # the request before may have used others
         match request:
             case protocol.Open(kind, uuid, support):
                 self.device = open_device(kind, uuid, support)
