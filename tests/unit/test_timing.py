@@ -337,13 +337,7 @@ def refused(device, status, message):
 
 @pytest.mark.parametrize(
     ("others", "share", "rounds", "samples"),
-    [
-        (0.0, 0.04, 99, 10),
-        (0.0, 0.08, 99, None),
-        (0.5, 0.08, 99, 10),
-        (0.5, 0.6, 8, 10),
-        (0.5, 0.6, 99, None),
-    ],
+    [(0.0, 0.04, 99, 10), (0.0, 0.08, 99, None), (0.5, 0.08, 99, 10), (0.5, 0.6, 99, None)],
 )
 def test_threads_that_compute_beside_the_reference_are_refused(others, share, rounds, samples):
     """By the CPU time of all its samples. If other processes use the cores, all is timed again

@@ -120,7 +120,7 @@ def test_on_a_terminal_a_line_says_what_is_being_done_and_is_gone_in_the_end(min
     subprocess.run(command, cwd=project.folder, stdout=inner, stderr=inner, check=True)
     os.set_blocking(terminal, False)
     with os.fdopen(terminal, "rb") as everything:
-        lines = everything.read().decode().replace("\r\n", "\n").split("\n")
+        lines = everything.read().decode().replace("\r\n", "\n").replace("\x1b[K", "").split("\n")
     os.close(inner)
     passing = "\n".join(shown for line in lines for shown in line.split("\r")[:-1])
     assert re.search("^compiling$", passing, re.MULTILINE)

@@ -18,8 +18,6 @@ from functools import cache, partial
 from multiprocessing import get_context
 from typing import Any, NoReturn
 
-from tqdm import tqdm
-
 from ladder.cli import trial_report
 from ladder.cli.best_rung import SIZE, best_rung
 from ladder.compiling.compile import SUFFIX as BINARY
@@ -78,9 +76,6 @@ class Tries:
         """The path of the last correct try of the same configurations; each of its files has its
         own suffix.
         """
-        tqdm.monitor_interval = 0  # no thread may run beside forks
-        self.line = tqdm(bar_format="{desc}", leave=False, disable=None)
-        """On a terminal, the current step; cleared before results are printed."""
         self.session: Session | None = None
         self.best_rung = cache(partial(best_rung, given=self.lists))
         """Reads all results, once."""
@@ -92,7 +87,7 @@ class Tries:
         try:
             return self._once()
         finally:
-            self.line.clear()
+            show("")
 
     def kill(self) -> None:
         """Kill the worker, whatever it does."""
@@ -112,9 +107,9 @@ class Tries:
         (problem,) = plan.problems(self.kind, self.given.type)
         if self.device and self.device.memory:
             check_memory(plan, self.kind, self.device.name, self.device.memory)
-        self.line.set_description_str("compiling")
+        show("compiling")
         entries = self._compile_and_open(kernel, plan.configurations[kernel.id])
-        self.line.clear()
+        show("")
         where = f" on {self.device.name}" if self.device else ""
         extras = "".join(f" {name}={value}" for name, value in problem.varied.items())
         print(
@@ -215,9 +210,9 @@ class Tries:
             beside = {RUNG: rung} if rung else {}
             if last and last.resource.sha256 not in {entry.resource.sha256 for entry in mine}:
                 beside[LAST] = last
-            trial = Trial(session, problem, mine, beside, self.line.set_description_str)
+            trial = Trial(session, problem, mine, beside, show)
             trial.run()
-            self.line.clear()
+            show("")
             timed = trial.timed
             doubts, stalls = {}, ""
             if timed:
@@ -339,6 +334,13 @@ class Tries:
             write_whole(self.kept.with_suffix(".json"), json.dumps(note).encode())
         with (FOLDER / "history.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def show(step: str) -> None:
+    """Show the current step on a terminal, in place of the last one; "" before anything else."""
+    if sys.stderr.isatty():
+        text = step[: os.get_terminal_size(sys.stderr.fileno()).columns - 1]
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _size(given: Namespace) -> list[int] | None:
