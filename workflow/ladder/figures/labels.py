@@ -99,7 +99,7 @@ def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, t
             if steps > 1
             else None
         )
-        axes.annotate(
+        name = axes.annotate(
             text,
             (x, y),
             tuple(middle.round(2)),
@@ -112,6 +112,7 @@ def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, t
             arrowprops=line,
             path_effects=halo(size),
         )
+        name.set_in_layout(False)
 
 
 def _inside(box: Bbox, wide: float, tall: float) -> bool:
@@ -147,8 +148,9 @@ def cells(
     upright = any(len(name) + 1.2 > width for name, width in zip(head, widths, strict=True))
     for index, name in enumerate(head):
         end = letter * sum(widths[: index + 1]) - (total + 0.5 * size if left else 0)
+        outermost = index == (0 if left else len(head) - 1)
         for place, row in enumerate(rows):
-            axes.annotate(
+            cell = axes.annotate(
                 row[index],
                 (0 if left else 1, first + place),
                 (round(end, 2), 0),
@@ -159,6 +161,7 @@ def cells(
                 fontsize=size,
                 annotation_clip=False,
             )
+            cell.set_in_layout(outermost)  # the others lie within: they need not be measured
         axes.annotate(
             name,
             (0 if left else 1, 1),

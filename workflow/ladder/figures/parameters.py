@@ -79,6 +79,8 @@ def parameters(data: View, kernel: str) -> Figure:
                 annot_kws={"fontsize": size},
                 cbar_kws={"label": "% of best", "extend": "min", "aspect": 30},
             )
+            for cell in axes.texts:  # within the panel: the layout need not measure them
+                cell.set_in_layout(False)
         axes.set_title(title)
         problems(axes, across, 0.5, 0.4)
         axes.set(xlabel="", ylabel="")

@@ -59,10 +59,11 @@ def samples(data: View) -> Figure:
         ]
         for place, kernel in enumerate(order):
             mine = here[here["kernel"] == kernel]
-            off = 100 * (mine["time_us"] / mine["time_us"].median() - 1)
-            beyond += int((off.abs() > WIDEST).sum())
+            times, of = mine["time_us"].to_numpy(), mine["process"].to_numpy()
+            off = 100 * (times / np.median(times) - 1) if len(times) else times
+            beyond += int((np.abs(off) > WIDEST).sum())
             for index, process in enumerate(processes):
-                values = off[mine["process"] == process].clip(-WIDEST, WIDEST)
+                values = off[of == process].clip(-WIDEST, WIDEST)
                 y = np.full(len(values), place + 0.7 * ((index + 0.5) / len(processes) - 0.5))
                 axes.scatter(
                     values, y, s=(2.5) ** 2, color=colors[process], alpha=0.7, lw=0, zorder=3

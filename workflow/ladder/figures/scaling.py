@@ -44,7 +44,7 @@ class Quantity:
 
 def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, color: Any, size: float) -> None:
     """Draw markers whose edges show the marks of their rows."""
-    every = rows.to_dict("records")
+    every = rows[["marks"]].to_dict("records")
     widths = [0.16 * size if marks_of(row) else 0.08 * size for row in every]
     axes.scatter(
         x, y, s=size**2, color=color, edgecolors=list(map(edge, every)), linewidths=widths, zorder=4
