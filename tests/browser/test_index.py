@@ -1,11 +1,12 @@
-"""The page of results in headless Chromium: it asks for nothing, says no error, and its charts,
-tables and texts are those of the data.
+"""The page of results in headless Chromium: it loads the rows that are asked for and nothing else,
+says no error, and its charts, tables and texts are those of the data.
 """
 
 import json
 import os
 import shutil
 
+import pandas as pd
 import pytest
 import synthetic
 from ladder.analysis.dataset import Dataset
@@ -23,7 +24,7 @@ SIZES = {"wide": (1280, 900), "phone": (390, 844)}
 HANGS_S = 600
 """Seconds after which the page hangs: a safety limit and no expectation."""
 CLAIM = {"id": "gains", "says": "Rung 10 gains.", "state": "not reproduced", "value": 1.02}
-POINTS = "[aria-roledescription=point]"
+POINTS = ".chart circle"
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +59,7 @@ def given(tmp_path_factory):
 def page(browser, given, request, tmp_path):
     """The page at one width, when its first chart is drawn."""
     width, height = SIZES[request.param]
-    file = tmp_path / "index.html"
-    file.write_text(explorer.page("Made up", {"nvidia-a": given, "nvidia-b": given}, [CLAIM]))
+    file = write(tmp_path, {"nvidia-a": given, "nvidia-b": given})
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500},
@@ -70,28 +70,43 @@ def page(browser, given, request, tmp_path):
     return browser
 
 
+def write(folder, datasets):
+    (folder / explorer.FOLDER).mkdir()
+    for name, text in explorer.files("Made up", datasets, [CLAIM]).items():
+        (folder / name).write_text(text)
+    return folder / "index.html"
+
+
+def loaded(page):
+    """The files that the page has asked for since the last call, in order."""
+    messages = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
+    return [
+        message["params"]["request"]["url"].rpartition("/")[2]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    ]
+
+
 def wait(browser, condition):
     WebDriverWait(browser, HANGS_S).until(lambda _: condition())
+
+
+def choose(page, selector, value):
+    Select(every(page, selector)[0]).select_by_value(value)
 
 
 def every(page, selector):
     return page.find_elements(By.CSS_SELECTOR, selector)
 
 
-def test_it_asks_for_nothing_says_no_error_and_is_no_wider_than_the_screen(page):
-    messages = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
-    asked = [
-        message["params"]["request"]["url"]
-        for message in messages
-        if message["method"] == "Network.requestWillBeSent"
-    ]
-    assert asked == [page.current_url]
+def test_it_loads_the_rows_on_show_says_no_error_and_is_no_wider_than_the_screen(page):
+    assert loaded(page) == ["index.html", "0-0.js"]
     assert page.get_log("browser") == []
     wide, screen = page.execute_script(
         "return [document.documentElement.scrollWidth, window.innerWidth]"
     )
     assert wide <= screen
-    (chart,) = every(page, "svg.marks")
+    (chart,) = every(page, ".chart svg")
     assert chart.rect["x"] >= 0
     assert chart.rect["x"] + chart.rect["width"] <= screen
 
@@ -99,18 +114,21 @@ def test_it_asks_for_nothing_says_no_error_and_is_no_wider_than_the_screen(page)
 def test_charts_show_the_chosen_state_of_the_dataset_that_is_opened(page, given):
     best = given[0][given[0]["tflops"].notna()]
     for state in ("cold", "warm"):
-        Select(every(page, "select[name=state]")[0]).select_by_value(state)
+        choose(page, "select[name=state]", state)
         expected = int((best["state"] == state).sum())
         wait(page, lambda expected=expected: len(every(page, POINTS)) == expected)
     every(page, "summary")[1].click()
     wait(page, lambda: len(every(page, POINTS)) == 2 * expected)
+    every(page, ".legend button")[0].click()
+    hidden = int((best["state"] == "warm").sum() / len(KERNELS))
+    wait(page, lambda: len(every(page, POINTS)) == 2 * expected - hidden)
 
 
 def test_tables_are_sorted_by_a_click_and_copied_as_text(page, given):
     page.execute_script("navigator.clipboard.writeText = text => { window.copied = text; }")
     rates = given[0]["tflops"].dropna().sort_values()
     for ascending in (True, False):
-        every(page, "th button")[4].click()
+        every(page, ".rows th button")[4].click()
         every(page, ".copy")[0].click()
         head, *lines = [
             line.split("\t") for line in page.execute_script("return copied").split("\n")
@@ -118,3 +136,50 @@ def test_tables_are_sorted_by_a_click_and_copied_as_text(page, given):
         assert head[:5] == ["kernel", "problem", "type", "state", "rate"]
         shown = [float(line[4]) for line in lines if line[4]]
         assert shown == pytest.approx(list(rates if ascending else rates[::-1]), rel=1e-4)
+
+
+MANY = [(16 * place, 16 * place, 16 * place) for place in range(1, 101)]
+
+
+@pytest.fixture
+def larger(browser, given, tmp_path):
+    """The page of ten thousand rows: 100 problems of 100 kernels."""
+    best = pd.concat(
+        [
+            given[0].iloc[[0]].assign(kernel=f"{kernel:02}_made", m=m, n=n, k=k, problem=str(m))
+            for m, n, k in MANY
+            for kernel in range(100)
+        ],
+        ignore_index=True,
+    ).assign(state="warm", element_type="float32", tflops=1.0, ratio=0.5)
+    browser.get_log("performance"), browser.get_log("browser")
+    browser.get(write(tmp_path, {"nvidia-a": (best, given[1])}).as_uri())
+    wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, POINTS))
+    return browser
+
+
+def test_of_a_large_dataset_it_loads_and_shows_what_is_asked_for(larger, tmp_path):
+    assert loaded(larger) == ["index.html", "0-0.js"]
+    sizes = {path.name: path.stat().st_size for path in tmp_path.rglob("*.*s*")}
+    assert len(sizes) == 5 and max(sizes.values()) < 700_000
+    assert (tmp_path / "index.html").stat().st_size < 30_000
+    for piece in ("0-1", "0-0"):  # a file is loaded once
+        choose(larger, ".piece", piece)
+        wait(larger, lambda: every(larger, POINTS))
+        assert len(every(larger, ".rows tbody tr")) == 500
+        assert len(every(larger, POINTS)) == 40 * 20
+    assert loaded(larger) == ["0-1.js"]
+    assert every(larger, ".count")[0].text == "The first 500 of 2000 rows; the copy has all."
+    assert larger.get_log("browser") == []
+
+
+def test_alone_it_has_the_overview(browser, given, tmp_path):
+    file = write(tmp_path, {"nvidia-a": given})
+    (tmp_path / explorer.FOLDER).rename(tmp_path / "elsewhere")
+    browser.get(file.as_uri())
+    wait(browser, lambda: "is not beside this page" in every(browser, ".chart")[0].text)
+    states = given[0].loc[given[0]["ratio"].notna(), ["state", "kernel"]].drop_duplicates()
+    shown = every(browser, "tbody tr")
+    assert len(shown) == len(states) + 1  # and the claim
+    assert shown[0].text.startswith("float32 warm ")
+    browser.get_log("browser")  # has the file that is missing

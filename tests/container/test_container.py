@@ -225,7 +225,6 @@ def test_two_builds_hold_the_same(run: Run, image: str, tmp_path: Path) -> None:
         "bindings": "cuda* nvmath*",
         "NumPy": "numpy*",
         "tables and figures": "pandas* matplotlib* fontTools* fonttools*",
-        "page": "vl_convert*",
         "project": "/opt/gemm-ladder",
     }
     shell = [*HARDENED, "--user=0", "--entrypoint=sh"]

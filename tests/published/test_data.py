@@ -98,9 +98,9 @@ def test_the_explorer_holds_every_featured_dataset(opened, published):
         name: (opened(folder).best, opened(folder).environment)
         for name, folder in featured(published).items()
     }
-    page = explorer.page("x", given, explorer.read_claims(published / "claims.json"))
-    assert len(page.encode()) < 5_000_000
-    assert all(f"<summary>{name}</summary>" in page for name in given)
+    made = explorer.files("x", given, explorer.read_claims(published / "claims.json"))
+    assert max(map(len, made.values())) < 1_000_000
+    assert all(f'"title": "{name}"' in made["index.html"] for name in given)
 
 
 def test_confirmations_include_all_that_repeats_cannot_distinguish(published):

@@ -1,6 +1,6 @@
 """What the page of results is made of; tests/browser looks at what it does."""
 
-import html
+import json
 import re
 
 import pandas as pd
@@ -24,28 +24,70 @@ def made(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("kind", "factor"), [("cuda", 1), ("cpu", 1000)])
-def test_one_light_file_has_what_best_says_and_is_the_same_for_the_same_data(made, kind, factor):
+def rows_in(text):
+    """The rows in a file of the page, by column."""
+    table = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    return pd.DataFrame(table["rows"], columns=table["head"])
+
+
+def sections_of(page):
+    return json.loads(re.search("const SECTIONS = (.*);", page)[1])
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("cuda", 1), ("cpu", 1000)])
+def test_files_have_what_best_says_and_are_the_same_for_the_same_data(made, kind, factor):
     best, environment = made[0], made[1] | {"kind": kind}
     reason = "wrong <b>" + 60 * "x"
     best = best.assign(reason=[reason, *best["reason"].iloc[1:]])
-    page = explorer.page("A & B", {"nvidia-a": (best, environment)})
-    assert page == explorer.page("A & B", {"nvidia-a": (best, environment)})
-    assert 500_000 < len(page.encode()) < 2_000_000
+    page, data = explorer.files("A & B", {"nvidia-a": (best, environment)}).values()
+    again = explorer.files("A & B", {"nvidia-a": (best, environment)})
+    assert again == {"index.html": page, "index_files/0-0.js": data}
     assert "<title>A &amp; B</title>" in page
-    assert page.count("</script>") == 2
-    shown = [
-        re.findall("<td>(.*?)</td>", row) for row in page.partition("<script>")[0].split("<tr>")[1:]
-    ]
-    assert [row[0] for row in shown] == list(best["kernel"])
-    assert html.unescape(shown[0][-1]) == reason
-    rates = pd.to_numeric([row[4] for row in shown])
-    assert rates == pytest.approx(factor * best["tflops"].to_numpy(), rel=1e-4, nan_ok=True)
+    assert page.count("</script>") == 1
+    key = ["kernel", "problem", "state"]
+    shown = rows_in(data).set_index(key).sort_index()
+    given = best.astype({"problem": str}).set_index(key).sort_index()
+    assert list(shown.index) == list(given.index)
+    assert reason in set(shown["reason"])
+    rates = shown["rate"].to_numpy(dtype=float)
+    assert rates == pytest.approx(factor * given["tflops"].to_numpy(), rel=1e-5, nan_ok=True)
+
+
+@pytest.mark.parametrize("problems", [100, 1000])
+def test_the_page_does_not_grow_with_the_problems_and_no_file_with_all_of_them(made, problems):
+    best = pd.concat([made[0].iloc[:2]] * problems, ignore_index=True)
+    sizes = best.index // 2 + 1
+    best = best.assign(
+        m=sizes, n=sizes, k=sizes, problem=sizes.astype(str), kernel=["a", "b"] * problems
+    )
+    best = best.assign(tflops=1.0, ratio=1.0, state="warm")
+    page, *data = explorer.files("x", {"a": (pd.concat([best] * 5), made[1])}).values()
+    assert len(page) < 25_000
+    assert [len(rows_in(text)) for text in data] == [min(10 * problems, 2000)] * max(
+        problems // 200, 1
+    )
+
+
+def test_an_overview_has_means_and_not_all_kernels(made):
+    row = made[0].iloc[[0]].assign(state="warm", element_type="float32")
+    best = pd.concat(
+        [
+            row.assign(kernel=f"k{kernel}", problem=problem, ratio=(kernel + 1) * factor)
+            for kernel in range(50)
+            for problem, factor in (("a", 1), ("b", 4))
+        ]
+    )
+    page = explorer.files("x", {"a": (best, made[1])})["index.html"]
+    ((section),) = sections_of(page)
+    assert len(section["rows"]) == 40
+    assert section["rows"][0] == ["float32", "warm", "k49", 2, pytest.approx(100), 50, 200]
 
 
 def test_claims_that_are_none_are_named(tmp_path):
     path = tmp_path / "claims.json"
     path.write_text('[{"id": "a", "says": "b", "state": "reproduced"}]')
-    assert "1 reproduced." in explorer.page("x", {}, explorer.read_claims(path))
+    page = explorer.files("x", {}, explorer.read_claims(path))["index.html"]
+    assert "1 reproduced." in page
     for text in ("{", "{}", '[{"id": "a"}]', "[1]"):
         path.write_text(text)
         with pytest.raises(

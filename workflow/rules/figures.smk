@@ -56,14 +56,15 @@ rule compare:
         "../scripts/compare.py"
 
 
-# The explorer: one offline page of all datasets of a campaign.
+# The explorer: an offline page of all datasets of a campaign, and the rows that it loads when asked.
 rule index:
     input:
         environments=lambda wildcards: datasets_of(wildcards).files("environment.json"),
         tables=lambda wildcards: datasets_of(wildcards).files("best.csv"),
         claims=lambda wildcards: datasets_of(wildcards).claims,
     output:
-        "results/{dataset}/index.html",
+        page="results/{dataset}/index.html",
+        data=directory("results/{dataset}/index_files"),
     log:
         "results/{dataset}/logs/index.log",
     params:

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from ladder.figures import draw
+from ladder.figures import draw, selection
 from ladder.pipeline.job_log import job
-from ladder.storage import csv_files
 from ladder.storage.dataset_layout import DRAWN_FROM, read_environment
 
 with job(snakemake.log[0]):
@@ -13,5 +12,9 @@ with job(snakemake.log[0]):
         folder = output.parent / device
         name = device.split("/")[0]  # for published data, the campaign follows the device
         environments[name] = read_environment(folder / "environment.json")
-        read[name] = {table: csv_files.read_csv(folder / f"{table}.csv") for table in DRAWN_FROM}
+        read[name] = selection.read(
+            {table: folder / f"{table}.csv" for table in ("best", "summary")}
+        )
+        for table in DRAWN_FROM[2:]:  # no row of theirs is shown
+            read[name][table] = read[name]["best"].head(0)
     draw.draw_comparison(read, environments, output.with_suffix(""), snakemake.params.formats)

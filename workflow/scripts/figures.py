@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from ladder.figures import draw
+from ladder.figures import draw, selection
 from ladder.pipeline.job_log import job
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import DRAWN_FROM, read_environment
 
 with job(snakemake.log[0]):
     environment = read_environment(snakemake.input.environment)
-    tables = {name: read_csv(Path(snakemake.input[name])) for name in DRAWN_FROM}
+    tables = selection.read({name: Path(snakemake.input[name]) for name in DRAWN_FROM})
     output, formats = Path(snakemake.output[0]), snakemake.params.formats
     if snakemake.rule == "draw_counters":
         counters = read_csv(Path(snakemake.input.counters))

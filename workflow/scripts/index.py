@@ -1,4 +1,4 @@
-"""Make the explorer of a campaign, or of all published datasets."""
+"""Make the explorer of a campaign, or of all published datasets: the page and its data."""
 
 import json
 from pathlib import Path
@@ -16,5 +16,7 @@ with job(snakemake.log[0]):
         datasets[name] = csv_files.read_csv(Path(table)), json.loads(Path(environment).read_text())
     for path in map(Path, snakemake.input.claims):
         claims += explorer.read_claims(path)
-    page = explorer.page(snakemake.params.title, datasets, claims)
-    write_whole(Path(snakemake.output[0]), page.encode())
+    folder = Path(snakemake.output.page).parent
+    (folder / explorer.FOLDER).mkdir(exist_ok=True)
+    for name, text in explorer.files(snakemake.params.title, datasets, claims).items():
+        write_whole(folder / name, text.encode())

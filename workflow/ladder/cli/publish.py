@@ -24,8 +24,9 @@ from ladder.compiling.provenance import LOCK, differs_from_lock
 from ladder.core.errors import InputError, few
 from ladder.core.files import ROOT, write_whole
 from ladder.figures import draw as figures
+from ladder.figures import selection
 from ladder.model.kernel_file import discover
-from ladder.storage import csv_files, published_index
+from ladder.storage import published_index
 from ladder.storage.dataset_layout import (
     CONFIRMED,
     COUNTERS,
@@ -167,7 +168,7 @@ def tabulate(dataset: Dataset, into: Path) -> dict[str, pd.DataFrame]:
     """
     into.mkdir(parents=True, exist_ok=True)
     dataset.write({name: into / f"{name}.csv" for name in TABLES})
-    return {name: csv_files.read_csv(into / f"{name}.csv") for name in DRAWN_FROM}
+    return selection.read({name: into / f"{name}.csv" for name in DRAWN_FROM})
 
 
 def draw(folder: Path, drawn: Path, processes: int) -> None:

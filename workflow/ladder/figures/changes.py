@@ -13,6 +13,8 @@ FASTER, SLOWER, WHITE = "#2166ac", "#b2182b", "#ffffff"
 """Blue and red, which color-blind readers can distinguish. Each cell also shows its value as
 text.
 """
+MOST = 40
+"""The most kernels and the most problems: those that changed the most."""
 FULL = 10.0
 """The change in percent from which a cell has its full color."""
 
@@ -25,7 +27,13 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     the first of its datasets, and
     `other` is the name of the second.
     """
-    kernels = [kernel for kernel in data.names if kernel in set(rows["kernel"])]
+    every = rows[["kernel", "problem"]].nunique()
+    change = (rows["ratio"] - 1).abs().where(rows["verdict"].isin(["faster", "slower"]), 0)
+    for column in every.index:
+        most = change.groupby(rows[column]).max().nlargest(MOST).index
+        rows = rows[rows[column].isin(most)]
+    have = set(rows["kernel"])
+    kernels = [kernel for kernel in data.names if kernel in have]
     labels = list(dict.fromkeys(rows["problem"]))
     states = list(dict.fromkeys(rows["state"]))
     height = inches(1.5, 9.0) * len(kernels) + 1.1
@@ -64,8 +72,10 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
         Patch(color=SLOWER, label="slower"),
         Patch(color="#dddddd", label="not distinguishable, or measure again: gray text"),
     ]
+    left_out = [f"Of {count} {name}s, {MOST}." for name, count in every.items() if count > MOST]
     notes = [
+        *left_out,
         f"Change of each kernel's throughput in percent. B is {other}. ?: not significant after "
-        "correction for the number of rows."
+        "correction for the number of rows.",
     ]
     return finish(figure, data, "What changed from A to B", handles, notes, ["A is:"])

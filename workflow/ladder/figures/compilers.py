@@ -9,12 +9,15 @@ from matplotlib.figure import Figure
 from ladder.figures.data import RUNG, View
 from ladder.figures.layout import finish, inches, panels, rows_of
 from ladder.figures.scaling import points
+from ladder.figures.selection import evenly
 from ladder.model.kernel import COMPILERS, Configuration
 
 WIDEST = 90
 """The percentage of the differences that fit the panels; larger ones are drawn at the edge, with
 their values, if they are far.
 """
+MOST = 400
+"""The most dots of a kernel and way."""
 FAR = 2.0
 """How much larger than that a difference must be to be drawn at the edge."""
 
@@ -27,7 +30,11 @@ def compared(data: View) -> pd.DataFrame:
     and `marks` are those of both.
     """
     rows = data.summary[data.summary["kernel"].isin(data.kernels) & data.summary["tflops"].notna()]
-    every = [Configuration.of(data.element_type, label) for label in rows["configuration"]]
+    parsed = {
+        label: Configuration.of(data.element_type, label)
+        for label in rows["configuration"].unique()
+    }
+    every = [parsed[label] for label in rows["configuration"]]
     rows = rows.assign(
         build=[
             Configuration("", (), configuration.build).label.replace("-", COMPILERS[0])
@@ -59,6 +66,9 @@ def compilers(data: View) -> Figure:
     for axes, way in zip(grid, ways, strict=True):
         for place, kernel in enumerate(data.kernels):
             mine = rows[(rows["build"] == way) & (rows["kernel"] == kernel)]
+            median = mine["percent"].median()
+            if len(mine) > MOST:
+                mine = mine.sort_values("percent").iloc[evenly(len(mine), MOST)]
             percent = mine["percent"]
             y = place + random.uniform(-0.3, 0.3, len(percent))
             far = (percent.abs() > widest).to_numpy()
@@ -83,11 +93,7 @@ def compilers(data: View) -> Figure:
                 )
             if len(percent):
                 axes.plot(
-                    [percent.median()] * 2,
-                    [place - 0.42, place + 0.42],
-                    color="#222222",
-                    lw=2.0,
-                    zorder=5,
+                    [median] * 2, [place - 0.42, place + 0.42], color="#222222", lw=2.0, zorder=5
                 )
         axes.axvline(0, color="#444444", lw=0.8, zorder=2)
         rows_of(axes, [data.nice(kernel) for kernel in data.kernels])

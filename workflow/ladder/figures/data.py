@@ -136,6 +136,8 @@ class View:
             ignore_index=True,
         )
         """`best` and `as_warm`; the latter with their rates in the warm state."""
+        self.left_out = str(best["shown"].iloc[0]) if "shown" in best else ""
+        """A sentence about what figures do not show of a large campaign, or ""."""
         self.order = list(dict.fromkeys(best["problem"]))
         """The labels of all problems, in order."""
         self.headline = headline_problem(best) if best["tflops"].notna().any() else ""
@@ -274,6 +276,12 @@ class View:
             "ratio": ratio,
             "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED,
         }
+
+    @cached_property
+    def shapes(self) -> list[str]:
+        """The labels of all problems that are not squares, by size."""
+        rows = self.best[~self.best["square"]].sort_values(["m", "n", "k"], kind="stable")
+        return list(dict.fromkeys(rows["problem"]))
 
     @cached_property
     def _gains(self) -> dict[tuple[str, str], Mapping[str, Any]]:

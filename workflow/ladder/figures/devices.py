@@ -14,6 +14,10 @@ from ladder.figures.data import HATCHED, MARKS, RATE, RATIO, View, ends, hatches
 from ladder.figures.labels import break_bars
 from ladder.figures.layout import finish, inches, panels, problems, ring, rows_of
 from ladder.figures.rungs import longest
+from ladder.figures.selection import KERNELS, evenly
+
+MOST, MOST_GPUS = 8, 20
+"""The most datasets side by side, and the most GPUs of one dataset."""
 
 
 def on_all(data: View) -> pd.DataFrame:
@@ -36,7 +40,12 @@ def gpus(data: View) -> Figure:
     medians = rows.groupby(["problem", "uuid"], sort=False)["median_us"].median()
     middle = rows["problem"].map(medians.groupby("problem").median())
     rows = rows.assign(off=100 * (rows["median_us"] / middle - 1))
-    labels, uuids = list(dict.fromkeys(rows["problem"])), sorted(rows["uuid"].unique())
+    count, slowest = (
+        rows["uuid"].nunique(),
+        rows.groupby("uuid")["off"].median().sort_values().index,
+    )
+    uuids = sorted(slowest[evenly(count, MOST_GPUS)])
+    labels = list(dict.fromkeys(rows["problem"]))
     colors = dict(zip(uuids, sns.color_palette("colorblind", len(uuids)), strict=True))
     figure, (axes,) = panels(1, 3.6)
     for index, uuid in enumerate(uuids):
@@ -73,7 +82,8 @@ def gpus(data: View) -> Figure:
         "has."
     ]
     details = ["What was timed beside the reference differs between GPUs: each kernel ran on one."]
-    title = f"{len(uuids)} × {data.device}: {reference} on each"
+    shown = f", and on {len(uuids)} of them" if len(uuids) < count else " on each"
+    title = f"{count} × {data.device}: {reference}{shown}"
     return finish(figure, data, title, handles, caption, details, intervals="")
 
 
@@ -87,11 +97,19 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
     problem = next((shown for shown in ordered if shown in both), first.headline)
     names = [*first.kernels, *(kernel for data in datasets.values() for kernel in data.names)]
     tables = {name: data.at(problem) for name, data in datasets.items()}
+    count = len(datasets)
+    if count > MOST:
+        rates = pd.Series(
+            {name: each["tflops"].get(first.reference) for name, each in tables.items()}
+        )
+        kept = rates.sort_values().index[evenly(count, MOST)]
+        datasets, tables = ({name: each[name] for name in kept} for each in (datasets, tables))
     shown = [
         kernel
         for kernel in dict.fromkeys(names)
         if any(kernel in table.index for table in tables.values())
     ]
+    shown = shown[:KERNELS]
     figure, grid = panels(2, inches(1.05, 9.0) * len(shown) * (len(datasets) + 0.8) + 0.8, most=2)
     palette = dict(zip(datasets, sns.color_palette("viridis", len(datasets) + 1), strict=False))
     described = (
@@ -133,6 +151,9 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         f"Red: {first.kind_of_interval()}. Percentages are relative to the reference of the same "
         "dataset.",
         "White cuts: the bar is longer than the axis.",
+        f"{MOST} of {count} datasets, evenly spaced by the reference's rate."
+        if count > MOST
+        else "",
     ]
     details = [f"{name}: {data.note()}" for name, data in list(datasets.items())[1:]]
     details.append(f"{next(iter(datasets))}:")  # `finish` appends the note of this dataset

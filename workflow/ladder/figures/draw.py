@@ -94,10 +94,14 @@ def draw_all(
 ) -> None:
     """Draw every figure that `plan` names, and write it in SVG and in `formats`."""
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = [
-        (data, name, folder / stem, formats)
-        for stem, (data, name) in plan(tables, environment).items()
-    ]
+    # the longest first: no process ends long after the others
+    tasks = sorted(
+        (
+            (data, name, folder / stem, formats)
+            for stem, (data, name) in plan(tables, environment).items()
+        ),
+        key=lambda task: task[1].startswith("parameters-"),
+    )
     # Ctrl-C ends these processes without a traceback each; the job reports it. Not `map`, which
     # would cancel pending tasks: the pool's own thread then finds its processes gone and sometimes
     # prints a traceback.

@@ -1,24 +1,30 @@
-"""Build the explorer: one page with a chart, a sortable table and the origin of each dataset.
+"""Build the explorer: a page with the origin and an overview of each dataset, and files beside it
+with the rows of its charts and tables.
 
-It needs no network and may make no request. The charts are drawn from the tables, by the
-Vega-Lite specification in `explorer.html` beside this module, which also has the look.
+The page needs no network: it loads a file when a reader asks for its rows, as a script, which works
+without a server, too. `explorer.html` beside this module draws charts and has the look.
 """
 
 import html
 import json
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import vl_convert
 
 from ladder.core.errors import InputError
 from ladder.core.files import MEND
+from ladder.core.stats import geometric_mean
 from ladder.core.types import rate_unit
 
+FOLDER = "index_files"
+"""The folder beside the page with its data."""
+ROWS, KERNELS = 2000, 40
+"""The rows of a file, with those of one problem more at most, and the most kernels of an overview
+for each element type and state.
+"""
 TEMPLATE = Path(__file__).with_suffix(".html")
 COLUMNS = {
     "kernel": "kernel",
@@ -51,16 +57,11 @@ CLAIM = ["says", "state", "value", "low", "high", "published", "limit", "dataset
 """The keys of a judged claim that the page has."""
 
 
-def _table(rows: pd.DataFrame) -> str:
-    """Return rows as HTML, without the columns that have no value, and numbers with five digits."""
-    with pd.option_context("display.max_colwidth", None):
-        text = rows.dropna(axis="columns", how="all").to_html(
-            index=False,
-            border=0,
-            na_rep="",
-            float_format=lambda number: f"{number:.5g}" if abs(number) < 1e5 else f"{number:.0f}",
-        )
-    return re.sub(r">\n *<", "><", text)
+def _as_json(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the columns of a table that have a value, and its rows."""
+    rows = rows.dropna(axis="columns", how="all")
+    values = rows.to_json(orient="values", double_precision=15)
+    return {"head": list(rows), "rows": json.loads(values)}
 
 
 def _about(environment: Mapping[str, Any], reference: str) -> str:
@@ -80,23 +81,44 @@ def _about(environment: Mapping[str, Any], reference: str) -> str:
     return " · ".join(str(fact) for fact in facts if fact)
 
 
-def _section(title: str, about: str, table: str, kind: str) -> str:
-    """Return a part of the page that can be folded."""
-    return (
-        f'<details class="{kind}"><summary>{html.escape(title)}</summary>'
-        f'<p>{html.escape(about)}</p><div class="chart"></div>'
-        f'<button class="copy">copy as text</button><div class="scroll">{table}</div></details>\n'
-    )
+def _overview(best: pd.DataFrame) -> pd.DataFrame:
+    """Return the kernels with the highest mean ratios to the reference, over the problems of each."""
+    keys = ["element_type", "state", "kernel"]
+    ratios = best[best["ratio"] > 0].groupby(keys, sort=False)["ratio"]
+    rows = ratios.agg(["count", geometric_mean, "min", "max"]).reset_index()
+    rows.columns = [*(COLUMNS[key] for key in keys), "problems", "mean ratio", "lowest", "highest"]
+    groups = rows.groupby(["type", "state"], sort=False)
+    return pd.concat([group.nlargest(KERNELS, "mean ratio") for _, group in groups])
 
 
-def dataset(name: str, best: pd.DataFrame, environment: Mapping[str, Any]) -> str:
-    """Return the part of the page about a dataset, from its table `best`."""
-    _, tflops = rate_unit(environment["kind"])
-    rows = best.reindex(columns=list(COLUMNS)).rename(columns=COLUMNS)
-    rates = ["rate", "rate low", "rate high"]
-    rows[rates] = rows[rates] / tflops
+def _pieces(best: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Return the rows of each file by problems, squares first, with a label."""
+    work = best["m"].astype(float) * best["n"] * best["k"]
+    other = ~best["problem"].str.isdigit()
+    rows = best.assign(work=work, other=other).sort_values(["other", "work"], kind="stable")
+    for element_type, typed in rows.groupby("element_type", sort=False):
+        place = pd.Series(range(len(typed)), typed.index)
+        first = place.groupby(typed["problem"]).transform("min")
+        for _, piece in typed.groupby(first // ROWS):
+            problems = list(dict.fromkeys(piece["problem"]))
+            yield f"{element_type}: {' to '.join(problems[:: max(len(problems) - 1, 1)])}", piece
+
+
+def _dataset(
+    place: int, name: str, best: pd.DataFrame, environment: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the part of the page about a dataset, from its table `best`, and its files by name."""
+    rates = ["tflops", "tflops_low", "tflops_high"]
+    scaled = dict(best[rates] / rate_unit(environment["kind"])[1])
+    best = best.assign(problem=best["problem"].astype(str), **scaled)
+    made, labels = {}, {}
+    for index, (label, piece) in enumerate(_pieces(best)):
+        key = f"{place}-{index}"
+        rows = _as_json(piece.reindex(columns=list(COLUMNS)).rename(columns=COLUMNS))
+        made[f"{FOLDER}/{key}.js"] = f'ladder("{key}", {json.dumps(rows)});\n'
+        labels[key] = label
     about = _about(environment, str(best["reference"].iloc[0]))
-    return _section(name, about, _table(rows), "dataset")
+    return {"title": name, "about": about, "pieces": labels, **_as_json(_overview(best))}, made
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:
@@ -113,25 +135,26 @@ def read_claims(path: Path) -> list[dict[str, Any]]:
     return claims
 
 
-def page(
+def files(
     title: str,
     datasets: Mapping[str, tuple[pd.DataFrame, Mapping[str, Any]]],
     claims: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """Return the page of datasets, GPUs first. Each is given by its name, its table `best` and its
-    environment.
+) -> dict[str, str]:
+    """Return the page of datasets, GPUs first, and the files with their rows, by name. Each dataset
+    is given by its name, its table `best` and its environment.
     """
     gpus_first = sorted(datasets.items(), key=lambda item: item[1][1]["kind"] != "cuda")
-    sections = [dataset(name, *given) for name, given in gpus_first]
+    sections, made = [], {}
+    for place, (name, given) in enumerate(gpus_first):
+        section, data = _dataset(place, name, *given)
+        sections.append(section)
+        made |= data
     if claims:
         states = Counter(claim["state"] for claim in claims)
         about = ", ".join(f"{count} {state}" for state, count in states.items())
-        rows = pd.DataFrame(claims).reindex(columns=CLAIM)
-        sections.append(_section("Claims", f"{about}.", _table(rows), "claims"))
-    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return (
-        TEMPLATE.read_text()
-        .replace("{{title}}", html.escape(title))
-        .replace("{{sections}}", "".join(sections))
-        .replace("{{vega}}", script.replace("</script", "<\\/script"))
-    )
+        rows = _as_json(pd.DataFrame(claims).reindex(columns=CLAIM))
+        sections.append({"title": "Claims", "about": f"{about}.", **rows})
+    page = TEMPLATE.read_text().replace("{{title}}", html.escape(title))
+    return {
+        "index.html": page.replace("{{sections}}", json.dumps(sections).replace("<", r"\u003c"))
+    } | made

@@ -114,12 +114,14 @@ def finish(
     The caption has the marks of the rows `lettered`, the legend those of the rows `edged`.
     """
     letters, edges = (
-        [] if rows is None else marks_in(rows[["marks"]].drop_duplicates().to_dict("records")) for rows in (lettered, edged)
+        [] if rows is None else marks_in(rows[["marks"]].drop_duplicates().to_dict("records"))
+        for rows in (lettered, edged)
     )
     names = [f"{MARKS[mark][0]}: {mark}" for mark in letters]
     meanings = [f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}" for mark in letters + edges]
     handles = [*handles, *(ring(MARKS[mark][1], f"edge: {mark}") for mark in edges)]
-    shown = " ".join(filter(None, [*caption, f"{'; '.join(names)}." if names else ""]))
+    marked = f"{'; '.join(names)}." if names else ""
+    shown = " ".join(filter(None, [*caption, data.left_out, marked]))
     notes = [*details, f"{'; '.join(meanings)}." if meanings else "", data.note(intervals)]
     figure.set_label(" ".join(filter(None, [f"{title}.", shown, *notes])))
     width, body = figure.get_size_inches()

@@ -8,11 +8,14 @@ from matplotlib.figure import Figure
 from ladder.figures.data import SIZE, WIDTH, View, lettered, span
 from ladder.figures.labels import cells as write_cells
 from ladder.figures.layout import finish, inches, panels, problems
+from ladder.figures.selection import evenly
 
 LOWEST = 0.1
 """The share of the cells, at the low end, that share one color."""
 MANY = 9
 """The most problems of a panel that has another beside it."""
+MOST = 60
+"""The most configurations of a kernel."""
 LETTER = 0.6
 """The width of a letter, as a share of its size."""
 
@@ -33,9 +36,17 @@ def parameters(data: View, kernel: str) -> Figure:
     shapes = {name: listed for name, listed in shapes.items() if listed}
     share = 100 * rated["tflops"] / rated.groupby("problem")["tflops"].transform("max")
     lowest = float(np.floor(share.quantile(LOWEST))) if len(rated) else 0.0
-    order = [
-        name for name in dict.fromkeys(rows["configuration"]) if name in set(rated["configuration"])
-    ]
+    have, sampled = set(rated["configuration"]), ""
+    order = [name for name in dict.fromkeys(rows["configuration"]) if name in have]
+    if len(order) > MOST:
+        ranked = share.groupby(rated["configuration"]).sum().sort_values(ascending=False).index
+        best, others = ranked[: MOST // 2], ranked[MOST // 2 :]
+        order = [*best, *others[evenly(len(others), MOST // 2)]]
+        sampled = (
+            f"The {len(best)} of {len(ranked)} configurations with the highest mean, and "
+            f"{MOST // 2} of the others, evenly spaced in that order."
+        )
+        rated = rated[rated["configuration"].isin(order)]
     settings = [dict(part.split("=") for part in name.split() if "=" in part) for name in order]
     names = list(dict.fromkeys(name for setting in settings for name in setting))
     table_left = [[setting.get(name, "") for name in names] for setting in settings]
@@ -79,8 +90,9 @@ def parameters(data: View, kernel: str) -> Figure:
                 annot_kws={"fontsize": size},
                 cbar_kws={"label": "% of best", "extend": "min", "aspect": 30},
             )
-            for cell in axes.texts:  # within the panel: the layout need not measure them
-                cell.set_in_layout(False)
+            edges = 0.5, len(across) - 0.5
+            for cell in axes.texts:  # of the others none leaves the panel: they need no measuring
+                cell.set_in_layout(cell.get_position()[0] in edges)
         axes.set_title(title)
         problems(axes, across, 0.5, 0.4)
         axes.set(xlabel="", ylabel="")
@@ -105,6 +117,7 @@ def parameters(data: View, kernel: str) -> Figure:
         else "Without numbers where they would overlap: summary.csv has them."
     )
     caption = [
+        sampled,
         f"Color: the share of the problem's best, in the sweep of one process. {numbers}",
         hidden,
         lost,

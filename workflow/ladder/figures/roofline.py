@@ -13,7 +13,9 @@ from ladder.analysis.kernel_model import KEY, l1_tb_s
 from ladder.figures.data import GRAY, REFERENCE, WIDTH, View, three
 from ladder.figures.labels import name_ends, name_points
 from ladder.figures.layout import finish, logarithmic, panels
+from ladder.figures.parameters import MOST
 from ladder.figures.scaling import LIMIT, points
+from ladder.figures.selection import evenly
 
 ROOF = "#4682b4"
 
@@ -119,9 +121,12 @@ def issue(data: View) -> Figure:
     height = 4.4
     figure, (axes,) = panels(1, height)
     colors, named = data.colors(), []
+    crowded = rows["kernel"].value_counts().max() > MOST
     rows = rows.assign(x=data.rate(rows["issue_tflops"]), y=data.rate(rows["tflops"]))
     for kernel in data.names:
         mine = rows[rows["kernel"] == kernel]
+        if len(mine) > MOST:
+            mine = mine.sort_values("y").iloc[evenly(len(mine), MOST)]
         if len(mine):
             points(axes, mine["x"], mine["y"], mine, colors[kernel], 5.0)
             best = mine.loc[mine["y"].idxmax()]
@@ -151,6 +156,7 @@ def issue(data: View) -> Figure:
     caption = [
         f"{len(rows)} configurations, each at the problem where it is fastest; a number names its "
         "rung's fastest one.",
+        f"Drawn are {MOST} of a kernel, evenly spaced by throughput." if crowded else "",
         "Far below the line, something other than issue slots limits a kernel. Above it, the model "
         "counts too much.",
     ]

@@ -157,7 +157,8 @@ def energy(data: View) -> Figure:
         dict.fromkeys([*work.loc[work["problem"] == data.headline, "problem"], *work["problem"]])
     )[:MOST]
     rows = every[every["problem"].isin(problems)]
-    kernels = [kernel for kernel in data.names if kernel in set(rows["kernel"])]
+    have = set(rows["kernel"])
+    kernels = [kernel for kernel in data.names if kernel in have]
     height = inches(1.45, 9.0) * len(kernels) + inches(5)
     figure, grid = panels(len(problems), height, most=MOST)
     for axes, problem in zip(grid, problems, strict=True):

@@ -122,27 +122,22 @@ def _letters(data: View, columns: int) -> float:
     when all is drawn.
     """
     # the panels of a column are aligned
-    left = max(map(len, _shapes(data)), default=0) if columns == 1 else 0
+    left = max(map(len, data.shapes), default=0) if columns == 1 else 0
     names = max(len(data.nice(kernel)) for kernel in [*data.prominent, *data.baselines])
     return WIDTH / columns * 72 / (LETTER * SIZE) - max(left, 5) - 0.85 * names - 4
-
-
-def _shapes(data: View) -> list[str]:
-    """Return the labels of all problems that are not squares, in order."""
-    rows = data.best[~data.best["square"]].sort_values(["m", "n", "k"], kind="stable")
-    return list(dict.fromkeys(rows["problem"]))
 
 
 def _down(data: View, rows: pd.DataFrame) -> Any:
     """Return the y positions of rows that are not squares: that of the problem, and for rungs an
     offset by their order.
     """
-    labels = _shapes(data)
     offsets = dict(
         zip(data.kernels, np.linspace(-0.36, 0.36, max(len(data.kernels), 2)), strict=False)
     )
-    places = [labels.index(problem) for problem in rows["problem"]]
-    return np.array(places) + rows["kernel"].map(offsets).fillna(0.0).to_numpy(dtype=float)
+    places = {problem: place for place, problem in enumerate(data.shapes)}
+    return rows["problem"].map(places).to_numpy(dtype=float) + rows["kernel"].map(offsets).fillna(
+        0.0
+    ).to_numpy(dtype=float)
 
 
 def _draw_peaks(axes: Axes, data: View, letters: float) -> None:
@@ -225,7 +220,7 @@ def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: 
     Baselines lie across. The rungs that have a color are named by their numbers, if there are few
     problems.
     """
-    labels, colors, dashes = _shapes(data), data.colors(), data.dashes()
+    labels, colors, dashes = data.shapes, data.colors(), data.dashes()
     others = data.best[~data.best["square"]]
     for place in range(0, len(labels), 2):
         axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.03, lw=0, zorder=0)
@@ -269,7 +264,7 @@ def scaling(data: View, quantity: Quantity) -> Figure:
     """Draw squares as lines, with names at their ends, and other shapes as rows beside or below
     them.
     """
-    shapes, usual = len(_shapes(data)), 4.0
+    shapes, usual = len(data.shapes), 4.0
     drawn = [square for square in (True, False) if (data.best["square"] == square).any()]
     stacked = shapes > MANY
     rows = max(usual, inches(1.4 * shapes)) if stacked else usual

@@ -1,7 +1,7 @@
 """Tables as CSV files: the same data give the same bytes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 from ladder.core.errors import InputError
 from ladder.core.files import MEND, write_whole
-from ladder.storage import columns
+from ladder.storage.columns import of_text
 
 QUOTED = re.compile('[,"\r\n]')
 """What a cell is put in quotes for."""
@@ -41,8 +41,21 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
     write_whole(path, to_csv(table))
 
 
-def read_csv(path: Path, needed: Sequence[str] = (), text: bool = False) -> pd.DataFrame:
+PIECE = 100_000
+"""The rows of a table that are held at a time if not all of them are kept."""
+
+
+def read_csv(
+    path: Path,
+    needed: Sequence[str] = (),
+    text: bool = False,
+    columns: Collection[str] = (),
+    keep: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+) -> pd.DataFrame:
     """Return a table that `write_csv` wrote, with all values as text if `text` is true.
+
+    `columns` are those that are read; if empty, all. A large table is read in pieces: `keep` returns
+    the rows of a piece that the table has.
 
     Raises `InputError` for another file, or for one that lacks a column of `needed`.
     """
@@ -52,8 +65,12 @@ def read_csv(path: Path, needed: Sequence[str] = (), text: bool = False) -> pd.D
             keep_default_na=False,
             na_values=[] if text else [""],
             # the labels of squares are text too, and so are columns without a value
-            dtype=str if text else dict.fromkeys(columns.of_text(), str),
+            dtype=str if text else dict.fromkeys(of_text(), str),
+            usecols=columns.__contains__ if columns else None,
+            chunksize=PIECE if keep else None,
         )
+        if keep:
+            table = pd.concat(map(keep, table), ignore_index=True)
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {MEND}") from None
     missing = [name for name in needed if name not in table]
