@@ -144,7 +144,7 @@ def files(
     is given by its name, its table `best` and its environment.
     """
     gpus_first = sorted(datasets.items(), key=lambda item: item[1][1]["kind"] != "cuda")
-    sections, made = [], {}
+    sections, made = [], dict[str, str]()
     for place, (name, given) in enumerate(gpus_first):
         section, data = _dataset(place, name, *given)
         sections.append(section)
