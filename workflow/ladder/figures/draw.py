@@ -70,6 +70,9 @@ ANY_OPERANDS = ("distributions", "compilers")
 first one.
 """
 
+TASKS: list[tuple[View, str, Path, Sequence[str]]] = []
+"""What the processes draw. They inherit the tables, which would take longer to send."""
+
 
 def draw(name: str, data: View) -> Figure:
     """Return the figure of a name: one of `FIGURES`, or `parameters-<kernel>`. Raises `InputError`
@@ -95,7 +98,7 @@ def draw_all(
     """Draw every figure that `plan` names, and write it in SVG and in `formats`."""
     folder.mkdir(parents=True, exist_ok=True)
     # the longest first: no process ends long after the others
-    tasks = sorted(
+    TASKS[:] = sorted(
         (
             (data, name, folder / stem, formats)
             for stem, (data, name) in plan(tables, environment).items()
@@ -109,7 +112,7 @@ def draw_all(
     with ProcessPoolExecutor(
         threads, mp_context=get_context("fork"), initializer=signal.signal, initargs=ended
     ) as pool:
-        for drawing in [pool.submit(_draw_and_save, task) for task in tasks]:
+        for drawing in [pool.submit(_draw_and_save, place) for place in range(len(TASKS))]:
             drawing.result()
 
 
@@ -148,8 +151,8 @@ def plan(
     return planned
 
 
-def _draw_and_save(task: tuple[View, str, Path, Sequence[str]]) -> None:
-    data, name, stem, formats = task
+def _draw_and_save(place: int) -> None:
+    data, name, stem, formats = TASKS[place]
     save(draw(name, data), stem, formats)
 
 
