@@ -15,13 +15,10 @@ QUOTED = re.compile('[,"\r\n]')
 """What a cell is put in quotes for."""
 
 
-def to_csv(table: pd.DataFrame, header: bool = True) -> bytes:
-    """Return a table as CSV with six significant digits, with its header or without. The same data
-    give the same bytes.
-    """
+def to_csv(table: pd.DataFrame) -> bytes:
+    """Return a table as CSV with six significant digits. The same data give the same bytes."""
     lines = zip(*(_cells(table[name]) for name in table), strict=True)
-    first = [table.columns] if header else []
-    return "".join(",".join(line) + "\n" for line in [*first, *lines]).encode()
+    return "".join(",".join(line) + "\n" for line in [table.columns, *lines]).encode()
 
 
 def _cells(column: pd.Series) -> list[str]:
