@@ -100,9 +100,7 @@ def plan(name):
 
 def plan_digest(name):
     """A function of wildcards. By a clock that is wrong, a plan that has changed may be older than what was made by it."""
-    return lambda wildcards: targets_of(wildcards).plan_digest(
-        name.format(**wildcards)
-    )
+    return lambda wildcards: targets_of(wildcards).plan_digest(name.format(**wildcards))
 
 
 # all jobs of a device have the same
