@@ -11,8 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = {
-    "package": (139_500, ("workflow",)),
-    "tests": (172_500, ("tests",)),
+    "package": (140_000, ("workflow",)),
+    "tests": (173_500, ("tests",)),
     "book and studies": (24_200, ("book", "studies", "envs", "kernels")),
 }
 """The most tokens of each part, and its folders. A new capability may raise a number; its commit
