@@ -175,8 +175,9 @@ lock: setup
 	$(BIN)/uv pip compile --group oldest --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/oldest.lock
 	$(BIN)/uv pip compile --group triton --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/triton.lock
 
-# the times and sizes that the pipeline keeps to
+# how each stage grows with the campaign, and the times and sizes that the pipeline keeps to
 bench: setup
+	$(BIN)/python studies/growth.py
 	$(BIN)/python studies/benchmark.py
 
 # what runs have left, but for what is published

@@ -11,6 +11,7 @@ import agreement
 import answer
 import benchmark
 import checks
+import growth
 import power
 import pytest
 import random_problems
@@ -28,7 +29,7 @@ KERNELS = discover(ROOT)
 SCRIPTS = {"benchmark": benchmark, "checks": checks, "random_problems": random_problems}
 
 
-@pytest.mark.parametrize("script", [*SCRIPTS.values(), agreement, power])
+@pytest.mark.parametrize("script", [*SCRIPTS.values(), agreement, growth, power])
 def test_its_help_is_its_text_and_measures_nothing(script, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["study", "--help"])
     with pytest.raises(SystemExit, match="0"):

@@ -1,6 +1,7 @@
 """Evaluate the confirmation: finalists timed side by side, each in several fresh processes."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
@@ -51,7 +52,9 @@ class Finalists:
     ) -> None:
         self.within, self.peak_tflops, self.per_clock = within, peak_tflops, per_clock
         self.groups: dict[Key, dict[Name, dict[int, Record]]] = {}
-        self.as_warm: dict[tuple[str, Key], Record] = {}
+        self.names = defaultdict[tuple[str, Key], list[Name]](list)
+        """The names in the groups, by kernel."""
+        self.as_warm = defaultdict[str, dict[Key, Record]](dict)
         """Kernels that were not timed cold because it makes no difference, each with the first
         record that says so.
         """
@@ -65,7 +68,7 @@ class Finalists:
         for record in confirmed:
             key, name = key_of(record), (record["kernel"], record["configuration"])
             if str(record["reason"]).startswith(AS_WARM) and record["role"] != "control":
-                self.as_warm.setdefault((record["kernel"], key), record)
+                self.as_warm[record["kernel"]].setdefault(key, record)
             if record["status"] == "correct" and candidate(record) not in self.failures:
                 group = self.groups.setdefault(key, {})
                 group.setdefault(name, {})[record["process"]] = record
@@ -73,8 +76,10 @@ class Finalists:
             candidate(record) for record in records if measurements.uses_tensor_cores(record)
         }
         """The candidates that use the tensor cores."""
-        for group in self.groups.values():
+        for key, group in self.groups.items():
             self.tensor_cores |= _timed_apart(group)
+            for name in group:
+                self.names[name[0], key].append(name)
 
     def pair(self, key: Key, name: Name, other: Name) -> dict[str, Any]:
         """Return the speedup of `name` over `other`, with its intervals and verdict.

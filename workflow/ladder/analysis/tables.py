@@ -175,8 +175,8 @@ def _best_of(
         common = {"state": key[2], "configurations": len(warm), "interval": BETWEEN}
         finalists_here = [
             name
-            for name, records in group.items()
-            if name[0] == kernel and next(iter(records.values()))["role"] != "control"
+            for name in finalists.names[kernel, key]
+            if next(iter(group[name].values()))["role"] != "control"
         ]
         if not finalists_here:
             failed = [row for row in warm if str(row["reason"]).startswith(REFUSED)]
@@ -202,9 +202,8 @@ def _best_of(
         left_out -= {configuration for _, configuration in finalists_here}
         common |= {"tied_with": "; ".join(ties), "left_out": len(left_out)}
         rows.append(base | common | finalists.row(key, chosen, base))
-    for (skipped, key), record in finalists.as_warm.items():
-        confirmed = {each for each, _ in finalists.groups.get(key, {})}
-        if skipped == kernel and kernel not in confirmed:
+    for key, record in finalists.as_warm[kernel].items():
+        if not finalists.names[kernel, key]:
             row = {column: record[column] for column in COPIED}
             rows.append(row | {"interval": BETWEEN, "processes": 0})
     return rows
@@ -313,11 +312,14 @@ def pairs(
         for first in group:
             if first[0] == summary["reference"].iloc[0]:
                 compared.append(("null", first, first, finalists.ratio(key, first)))
-        for first, other in combinations(group, 2):
-            binary, another = (
-                binaries.get((kernel, key[0], label)) for kernel, label in (first, other)
-            )
-            if first[0] != other[0] and binary and binary == another:
+        places = {name: place for place, name in enumerate(group)}
+        alike = defaultdict[str, list[Name]](list)
+        for name in group:
+            alike[binaries.get((name[0], key[0], name[1]), "")].append(name)
+        alike.pop("", None)
+        twins = [pair for same in alike.values() for pair in combinations(same, 2)]
+        for first, other in sorted(twins, key=lambda pair: [places[name] for name in pair]):
+            if first[0] != other[0]:
                 compared.append(("twins", first, other, finalists.pair(key, first, other)))
         for kind, first, other, estimate in compared:
             rows.append(

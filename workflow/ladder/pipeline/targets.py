@@ -46,7 +46,11 @@ class Targets:
 
     def device(self, slug: str) -> DetectedDevice:
         """Return the device with a slug."""
-        return {device.slug: device for device in self.devices}[slug]
+        return self._by_slug[slug]
+
+    @cached_property
+    def _by_slug(self) -> dict[str, DetectedDevice]:
+        return {device.slug: device for device in self.devices}
 
     def everything(self) -> list[str]:
         """Return all that the campaign makes on this machine, except hardware counters. Snakemake
@@ -301,10 +305,13 @@ class Targets:
 
         It is the partition of the job's device or, to compile for a CPU, one that has this CPU.
         """
-        for name, partition in self.campaign.partitions.items():
-            if name == device or (not device and partition.device == arch):
-                return partition.resources
-        return {}
+        name = device or self._partition_of_cpu.get(arch, "")
+        return self.campaign.partitions[name].resources if name in self.campaign.partitions else {}
+
+    @cached_property
+    def _partition_of_cpu(self) -> dict[str, str]:
+        partitions = reversed(list(self.campaign.partitions.items()))
+        return {partition.device: name for name, partition in partitions}
 
 
 def _kernels_of(part: Part[Share]) -> list[str]:
