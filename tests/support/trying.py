@@ -16,6 +16,7 @@ from inprocess import InProcess
 from ladder.cli import best_rung, new_kernel, trial
 from ladder.cli.main import main
 from ladder.compiling import compile, compilers
+from ladder.devices.cpu import Cpu
 from ladder.measuring import session, worker
 from ladder.measuring import trial as measuring_trial
 from planted import Project
@@ -58,6 +59,7 @@ class SimulatedCpu(simulated.Gpu):
     """A simulated device that is opened as the CPU."""
 
     kind = "cpu"
+    watch = Cpu.watch
 
     def describe(self) -> dict[str, Any]:
         return {"cores": 1, "memory_bytes": 1 << 30}

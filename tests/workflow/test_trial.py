@@ -455,12 +455,8 @@ def test_a_line_says_how_many_cores_other_processes_used_meanwhile(
         times[min(own)] = zero._replace(user=busy, idle=3 * busy, iowait=busy)
         return times
 
-    def process(pid):
-        times = psutil.Process().cpu_times()._replace(user=virtual_clock.now(), system=0.0)
-        return SimpleNamespace(cpu_times=lambda: times)
-
-    machine = SimpleNamespace(cpu_times=cpu_times, Process=process)
-    monkeypatch.setattr("ladder.measuring.session.psutil", machine)
+    monkeypatch.setattr("ladder.devices.cpu.psutil", SimpleNamespace(cpu_times=cpu_times))
+    monkeypatch.setattr("ladder.devices.cpu.time.process_time", virtual_clock.now)
     output = trials.ladder("try", trials.write("right()", kind="cpu"), "--size", "32")
     used = re.findall("timed while other processes used (.*)", output)
     assert used == ([f"{cores} of {len(own)} cores"] if cores else [])
