@@ -152,6 +152,15 @@ def test_what_the_job_of_a_machine_asks_for():
     assert asked(made(), False, usual, arch="sm_90") == {"mem_mb": memory, "runtime": 10}
 
 
+def test_the_tables_ask_for_memory_and_time_by_their_rows():
+    sizes = [[size, size, size] for size in range(8, 1008)]
+    of, many = "nvidia-x", made(problems={"cuda": sizes})
+    # warm in the sweep: 3 configurations of one kernel, 1 of another, and cuBLAS
+    assert many.measurements(of) >= 5 * len(sizes)
+    assert many.tables_mb(of) - made().tables_mb(of) >= 0.01 * 5 * len(sizes) - 1
+    assert many.tables_minutes(of) > made().tables_minutes(of)
+
+
 def test_what_the_job_of_a_partition_asks_for():
     gpu = {
         "device": "nvidia-x",

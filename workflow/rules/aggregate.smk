@@ -41,6 +41,9 @@ rule aggregate:
         ),
     log:
         "results/{dataset}/logs/aggregate-{device}.log",
+    resources:
+        mem_mb=lambda wildcards, attempt: attempt * of("tables_mb")(wildcards),
+        runtime=lambda wildcards, attempt: attempt * of("tables_minutes")(wildcards),
     params:
         contents=of("contents"),
         code=code_digest.digest("analysis.dataset"),

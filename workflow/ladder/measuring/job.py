@@ -207,8 +207,8 @@ def carry_out(
     allowed: Sequence[str],
     begun: Callable[[Iterable[Journal]], Collection[str]] = lambda journals: (),
 ) -> dict[str, Any]:
-    """Measure what the journals lack on one of the `allowed` devices and write the Parquet file; return the
-    session in its metadata.
+    """Measure what the journals lack on one of the `allowed` devices and write the Parquet file;
+    return the session in its metadata.
 
     `journals` are a folder and the names of those in it. `begun` returns the devices that the job
     was begun on, if it must not be continued on another.

@@ -262,6 +262,16 @@ class Targets:
         problems = (problem for block in blocks for problem in block.items)
         return sum(swept) + sum(campaign.confirmations(kind, problem) for problem in problems)
 
+    def tables_mb(self, device: str) -> int:
+        """Return the memory that the job of a dataset's tables needs, in MB: a row of the samples
+        takes up to 10 KB.
+        """
+        return 1000 + self.measurements(device) // 100
+
+    def tables_minutes(self, device: str) -> int:
+        """Return how long that job may take, in minutes."""
+        return 10 + self.measurements(device) // 20_000
+
     def compiling_threads(self, arch: str, kernel: str, cores: int) -> int:
         """Return a kernel's share of all cores, in proportion to its configurations, so that all
         compile jobs end at about the same time.
