@@ -1,4 +1,5 @@
 import os
+from unittest.mock import Mock
 
 import pytest
 from ladder.compiling import compile as compiling
@@ -117,6 +118,21 @@ def test_the_least_recently_used_go(folder, monkeypatch):
     store.take("aa1")
     store.keep("aa4", bytes(100))
     assert sorted(path.name for path in entries(folder)) == ["aa1", "aa3", "aa4", "bb"]
+
+
+def test_what_is_too_large_for_a_shelf_is_not_kept(folder, monkeypatch):
+    monkeypatch.setattr(store, "BYTES", store.SHELVES * 500)
+    store.keep("ab1", b"small")
+    store.keep("ab2", bytes(600))
+    assert (store.take("ab1"), store.take("ab2")) == (b"small", None)
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch):
+    monkeypatch.delenv("LADDER_STORE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(store.Path, "expanduser", Mock(side_effect=RuntimeError("no home")))
+    store.keep("ab1", b"small")
+    assert store.take("ab1") is None
 
 
 def test_the_support_file_is_compiled_once(folder, monkeypatch):

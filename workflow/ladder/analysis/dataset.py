@@ -191,16 +191,16 @@ def _check_together(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any
 
     Of the confirmation, the version of the sweep that its session names (`swept`) counts.
     """
+    here = {
+        path.stem: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in samples
+        if not is_confirmation(path)
+    }
     for path, session in zip(samples, sessions, strict=True):
         first = sessions[0].get("code")
         code = session.get("code")
         if is_confirmation(path):
             code, confirmed = session.get("swept", first), session["jobs"]
-            here = {
-                other.stem: hashlib.sha256(other.read_bytes()).hexdigest()
-                for other in samples
-                if not is_confirmation(other)
-            }
             wrong = {job: "another" for job in here if here[job] != confirmed.get(job)}
             wrong |= dict.fromkeys(here.keys() - confirmed, "not among them")
             wrong |= dict.fromkeys(confirmed.keys() - here, "missing")

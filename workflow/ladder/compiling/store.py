@@ -23,12 +23,12 @@ def take(key: str) -> bytes | None:
 
     Damaged data and those of another user count as none: the folder may lie in `/tmp`.
     """
-    path = _path(key)
     try:
+        path = _path(key)
         if path.stat().st_uid != os.getuid():
             return None
         checksum, data = path.read_bytes().split(b"\n", 1)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):
         return None
     with contextlib.suppress(OSError):
         os.utime(path)  # used last
@@ -37,13 +37,15 @@ def take(key: str) -> bytes | None:
 
 def keep(key: str, data: bytes) -> None:
     """Keep data under a key, and remove what was used least recently. Does nothing where the folder
-    cannot be written.
+    cannot be written, and with more data than a shelf holds.
     """
-    path = _path(key)
-    with contextlib.suppress(OSError, InputError):
+    left = BYTES // SHELVES
+    if len(data) > left // 2:
+        return
+    with contextlib.suppress(OSError, InputError, RuntimeError):
+        path = _path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, _checksum(key, data) + b"\n" + data)
-        left = BYTES // SHELVES
         entries = [(entry.stat(), entry) for entry in path.parent.iterdir()]
         for stat, entry in sorted(entries, key=lambda each: -each[0].st_mtime_ns):
             left -= stat.st_size
@@ -52,7 +54,9 @@ def keep(key: str, data: bytes) -> None:
 
 
 def _path(key: str) -> Path:
-    """Return the file of an entry: in `$LADDER_STORE`, else in the user's cache."""
+    """Return the file of an entry: in `$LADDER_STORE`, else in the user's cache. Raises
+    `RuntimeError` for a user without a home.
+    """
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folder = Path(os.environ.get("LADDER_STORE") or f"{cache}/gemm-ladder").expanduser()
     return folder / key[:2] / key
