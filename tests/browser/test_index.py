@@ -169,7 +169,7 @@ def test_of_a_large_dataset_it_loads_and_shows_what_is_asked_for(larger, tmp_pat
         assert len(every(larger, ".rows tbody tr")) == 500
         assert len(every(larger, POINTS)) == 40 * 20
     assert loaded(larger) == ["0-1.js"]
-    assert every(larger, ".count")[0].text == "The first 500 of 2000 rows; the copy has all."
+    assert every(larger, ".rows .count")[0].text == "The first 500 of 2000 rows; the copy has all."
     assert larger.get_log("browser") == []
 
 
