@@ -35,23 +35,25 @@ def evenly(count: int, most: int) -> Any:
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
 
 
-def _shown(best: pd.DataFrame) -> tuple[set[str], set[str]]:
-    """Return the kernels and problems that figures show: the kernels of each element type that are
-    fastest at the ladder's problem, and problems of all sizes.
+def _left_out(best: pd.DataFrame) -> tuple[set[str], set[str]]:
+    """Return the kernels and the problems that figures leave out. They show the kernels of each
+    element type that are fastest at the ladder's problem, and problems of all sizes.
     """
     work = best["m"].astype(float) * best["n"] * best["k"]
     best = best.assign(work=work, square=best["problem"].str.isdigit())
     kernels, problems = set(filter(is_baseline, best["kernel"])), set()
-    for _, typed in best[best["tflops"].notna()].groupby("element_type"):
-        headline = headline_problem(typed)
-        problems.add(headline)
-        rates = typed["tflops"].where(typed["problem"] == headline, 0)
+    for _, typed in best.groupby("element_type"):
+        rates = typed["tflops"].fillna(0)
+        if rates.any():
+            headline = headline_problem(typed)
+            problems.add(headline)
+            rates = rates.where(typed["problem"] == headline, 0)
         rates = rates[~typed["kernel"].isin(kernels)]
         kernels |= set(rates.groupby(typed["kernel"]).max().nlargest(KERNELS).index)
     for _, alike in best.sort_values("work").groupby(["element_type", "distribution", "square"]):
         labels = alike["problem"].unique()
         problems |= set(labels[evenly(len(labels), PROBLEMS)])
-    return kernels, problems
+    return set(best["kernel"]) - kernels, set(best["problem"]) - problems
 
 
 def read(paths: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
@@ -62,15 +64,18 @@ def read(paths: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
     `InputError` for a file that is no table.
     """
     best = csv_files.read_csv(paths["best"], columns=COLUMNS).astype({"problem": str})
-    kernels, problems = _shown(best)
-    rated = best.loc[best["tflops"].notna(), "kernel"].nunique()
-    counts = len(kernels), rated, len(problems), best["problem"].nunique()
-    text = "Shown: {} of {} kernels, the fastest at the ladder's problem, and {} of {} problems."
-    left_out = counts[0] < counts[1] or counts[2] < counts[3]
+    kernels, problems = _left_out(best)
+    text = ""
+    if kernels or problems:
+        every, sizes = best["kernel"].nunique(), best["problem"].nunique()
+        text = (
+            f"Shown: {every - len(kernels)} of {every} kernels, the fastest at the ladder's "
+            f"problem, and {sizes - len(problems)} of {sizes} problems."
+        )
 
     def keep(rows: pd.DataFrame, every_kernel: bool = False) -> pd.DataFrame:
-        shown = rows["problem"].astype(str).isin(problems)
-        return rows[shown & (every_kernel | rows["kernel"].isin(kernels))]
+        shown = ~rows["problem"].astype(str).isin(problems)
+        return rows[shown & (every_kernel | ~rows["kernel"].isin(kernels))]
 
     # the reference's times beside kernels that are not shown say how GPUs differ, too
     tables = {
@@ -79,5 +84,4 @@ def read(paths: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
         )
         for name, path in paths.items()
     }
-    shown = text.format(*counts) if left_out else ""
-    return tables | {"best": keep(best).assign(shown=shown)}
+    return tables | {"best": keep(best).assign(shown=text)}
