@@ -85,7 +85,7 @@ def test_a_profile_plans_every_job(project, name):
         for part in re.split(r"\n(?:rule|localrule) ", log)
     ]
     assert jobs.count(("compile", False)) == 6
-    assert jobs.count(("measure", True)) == 8
+    assert jobs.count(("measure", True)) == 6  # three parts on each machine
     assert {rule for rule, gpu in jobs if gpu} == {"probe", "measure", "confirm"}
 
 
