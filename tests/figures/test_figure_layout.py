@@ -159,6 +159,13 @@ def test_a_state_in_which_all_was_skipped_is_not_drawn(dataset):
     assert not [stem for stem in planned if stem.endswith("-cold")]
 
 
+def test_without_an_error_there_is_none_to_draw(dataset):
+    exact = dataset[0]["best"].assign(frobenius_error=0.0, component_error=0.0)
+    planned = figures.plan(*changed(dataset, best=exact))
+    assert "accuracy-warm" in figures.plan(*dataset)
+    assert "accuracy-warm" not in planned
+
+
 BEGUN = get_context("fork").Semaphore(0)
 """How many figures are being drawn."""
 
