@@ -51,9 +51,9 @@ MARK = "GEMM_LADDER_CHILD"
 there.
 """
 IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20", "GOMP_SPINCOUNT": "50000"}
-"""Threads then spin for about half a millisecond after a call, and the next timing waits until they
-rest: OpenBLAS's for 2^20 cycles instead of 2^26, OpenMP's 50,000 times instead of 300,000. One that
-waits longer inside a call takes some 15 microseconds to wake up, at most 3 % of that call.
+"""Threads then spin for a short while after a call, and the next timing waits until they rest:
+OpenBLAS's for 2^20 cycles instead of 2^26, OpenMP's 50,000 times instead of 300,000. One that waits
+longer inside a call has to be woken up.
 """
 NO_FAULT = (
     "no fault of a kernel's, and recorded of none; what was measured before is kept, run "

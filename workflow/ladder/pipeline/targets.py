@@ -263,8 +263,8 @@ class Targets:
         return sum(swept) + sum(campaign.confirmations(kind, problem) for problem in problems)
 
     def tables_mb(self, device: str) -> int:
-        """Return the memory that the job of a dataset's tables needs, in MB: a row of the samples
-        takes up to 10 KB.
+        """Return the memory that the job of a dataset's tables asks for, in MB: 10 KB for each row of
+        the samples.
         """
         return 1000 + self.measurements(device) // 100
 

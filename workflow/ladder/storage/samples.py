@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -113,51 +113,30 @@ def last_time(path: Path) -> datetime:
     )
 
 
-def table(path: Path, names: Sequence[str] = SCHEMA.names) -> tuple[pa.Table, dict[str, Any]]:
-    """Return columns of a Parquet file of measurements, with the types of `SCHEMA`, and its
-    session.
+def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the measurements in a Parquet file and its session.
 
-    Columns that were added after it was written are null: samples outlive the program that took
+    Columns that were added after it was written are None: samples outlive the program that took
     them. Raises `InputError` if the file is not one of ours, or has changed since it was written.
     """
     try:
         # pq.read_table imports pandas, which takes longer than reading
-        file = pq.ParquetFile(path)
-        fields = file.schema_arrow
-        if not ({"key", "samples_us"} <= set(fields.names) and all(map(is_known, fields))):
+        table = pq.ParquetFile(path).read()
+        if not (
+            {"key", "samples_us"} <= set(table.schema.names) and all(map(is_known, table.schema))
+        ):
             raise InputError(
                 f"{path}: expected the columns {', '.join(SCHEMA.names)}; got "
-                f"{', '.join(fields.names)}"
+                f"{', '.join(table.schema.names)}"
             )
-        metadata = fields.metadata or {}
-        given = file.read(columns=None if b"checksum" in metadata else names)
-        _check(path, given)
-        columns = [
-            given[name].cast(SCHEMA.field(name).type)
-            if name in fields.names
-            else pa.nulls(len(given), SCHEMA.field(name).type)
-            for name in names
-        ]
-        return pa.table(columns, names), _session(metadata)
+        _check(path, table)
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(
             f"{path}: not a Parquet file of measurements: {error}. Where it is committed, restore "
             "it: git checkout. Else remove it "
             "and run again: what a journal beside it has is kept"
         ) from None
-
-
-def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the measurements in a Parquet file as rows, and its session. Raises `InputError` as
-    `table` does.
-    """
-    columns, session = table(path)
-    rows = columns.to_pylist()
+    rows = [dict.fromkeys(SCHEMA.names) | row for row in table.to_pylist()]
     for row in rows:
-        row |= {name: number(row[name]) for name in THREES}
-    return rows, session
-
-
-def number(text: str | None) -> int | str | None:
-    """Return the value of a column of `THREES`: a number, or the text of three."""
-    return int(text) if text and text.isdigit() else text
+        row |= {name: int(row[name]) for name in THREES if str(row[name]).isdigit()}
+    return rows, _session(table.schema.metadata or {})
