@@ -272,6 +272,13 @@ def test_a_finalist_that_is_not_the_best_is_not_measured_back_to_back(jobs, tmp_
     assert [r["configuration"] for r in sustained(rows)] == ["U=1"] * 3
 
 
+@pytest.mark.parametrize(("us", "names"), [(1.05, ["a", "b"]), (1.06, ["a"])])
+def test_only_the_fastest_kernels_are_measured_back_to_back(jobs, tmp_path, us, names):
+    samples = swept(tmp_path / "near.parquet", row("a", "U=1", 1.0), row("b", "-", us))
+    rows = jobs.confirm(samples, measure={"sustained": [8]})
+    assert sorted({r["kernel"] for r in sustained(rows)}) == names
+
+
 def test_launches_that_do_less_back_to_back_than_alone_have_no_result(jobs, tmp_path):
     rows = jobs.confirm(
         swept(

@@ -61,7 +61,7 @@ class Bench(simulated.Gpu):
         self.rounds.append(Round(launches, cold, seed, compare))
         turn = len(self.rounds)
         clock.sleep(self.round_seconds)
-        self.mhz = self.counted_mhz
+        self.mhz = at(self.counted_mhz, turn)
         return [
             replace(
                 timed,
@@ -257,7 +257,24 @@ def test_where_the_times_are_known_one_round_loads_code_and_none_counts_launches
     assert len(device.rounds) == 1 + 1 + len(series["short"].samples)
 
 
-@pytest.mark.parametrize(("mhz", "rounds"), [(1970.0, 1), (1930.0, 4)])
+def test_a_long_launch_that_was_checked_is_not_made_again_to_see_how_long_it_takes():
+    device = Bench(long=2e4, short=100.0, reference=50.0)
+    for launch, us in zip(device.launches.values(), [2e4, 2e3, 0.0], strict=True):
+        launch.us = us
+    series = run(device)
+    assert [set(each.samples) for each in device.rounds[:2]] == [{"short", "reference"}] * 2
+    assert {name: series[name].repeats for name in series} == {"long": 1, "short": 5}
+
+
+@pytest.mark.parametrize(
+    ("mhz", "rounds"),
+    [
+        (1970.0, 1),
+        (1830.0, 2),  # as tensor cores lower it, in two rounds
+        (1400.0, 4),  # as it may be when the device was idle
+        (lambda turn: 900.0 + 40 * turn, 4),  # it rises
+    ],
+)
 def test_no_warm_up_follows_launches_whose_clock_is_still_there(virtual_clock, mhz, rounds):
     """In the same process, by the cycles of the slowest sample."""
     device = Bench(kernel=100.0, reference=50.0)

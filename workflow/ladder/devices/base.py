@@ -38,6 +38,10 @@ class Launch:
     """Called before the clock starts, for example to set the number of threads."""
     tf32: bool = False
     """Whether it rounds float32 operands to TF32; verification then allows for that."""
+    ready: bool = False
+    """Whether its first launch takes no longer, because its code is loaded."""
+    us: float = 0.0
+    """Roughly the microseconds of a launch, from the last `Device.check`."""
 
 
 @dataclass
@@ -55,7 +59,7 @@ class Sample:
     sets: int = 1
     """Sets of operands that the launches use in turn."""
     ready: bool = False
-    """Whether it has run before, so that its code is loaded."""
+    """Whether it may be queued before the device has come to it: its code is loaded."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,9 @@ class Audit:
     K + |beta C0_i|^2).
     """
     changed: int
-    """Changed elements of A and B, and changed canaries in the padding of their rows."""
+    """Changed elements of A and B, and changed canaries in the padding of their rows; one more if
+    the reference was changed.
+    """
     stray: int
 
 
@@ -165,8 +171,8 @@ class Device(ABC):
 
     @abstractmethod
     def check(self, launch: Launch) -> Errors:
-        """Draw the operands, poison C, launch once and compare C with the reference. Raises
-        `Refused` if the launch fails.
+        """Draw the operands, poison C, launch once and compare C with the reference. Sets
+        `launch.us`. Raises `Refused` if the launch fails.
         """
 
     @abstractmethod

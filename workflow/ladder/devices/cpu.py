@@ -264,7 +264,8 @@ class Cpu(Device):
         self._draw(self.given.seed)
         self._poison(1)
         launch.before()
-        self.busy_us += self._time(launch.bind(*at.addresses()))
+        launch.us = self._time(launch.bind(*at.addresses()))
+        self.busy_us += launch.us
         return self._compare(at.results[0].copy(), 0)
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:

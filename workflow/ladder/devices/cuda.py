@@ -9,6 +9,7 @@ is open, while the device executes the round.
 import math
 from collections.abc import Callable, Sequence
 from ctypes import c_char, c_double, c_float, c_int, c_void_p
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ class Cuda(Device):
 
             return call
 
-        return Launch(bind)
+        return Launch(bind, ready=all(function.ready for function, _ in calls))
 
     def _reserve_workspace(self, size: int) -> None:
         """Make the workspace at least `size` bytes large."""
@@ -204,13 +205,16 @@ class Cuda(Device):
     def check(self, launch: Launch) -> Errors:
         at, seed = self._at, self.given.seed
         call = launch.bind(*at.of_launch(0, 1))
+        start, end = cuda.Event(), cuda.Event()
 
         def run() -> None:
             at.draw(seed, 1)
             at.poison(at.results, seed)
             self._poison_workspace()  # a kernel that expects zeros there fails
             launch.before()
+            start.record(self.stream)
             call()
+            end.record(self.stream)
             at.make_reference(seed)
             at.compare()
             self._support.keep(0)
@@ -218,6 +222,7 @@ class Cuda(Device):
         try:
             self._support.begin(1)
             self._run_as_busy(run)
+            launch.us = start.time_till(end) * 1e3
             return self._support.errors()[0]
         except cuda.Error as error:
             raise self._support.failure(error) from None
@@ -239,7 +244,7 @@ class Cuda(Device):
         sets = at.reserve(times, self._flush_bytes if cold else 0)
         calls = [launch.bind(*at.of_launch(turn, sets)) for turn in range(times)]
         call = calls[0] if times == 1 else self._graph(calls, at.graphs)
-        return Sample(call, launch.before, times, sets)
+        return Sample(call, launch.before, times, sets, launch.ready)
 
     def _graph(self, calls: Sequence[Call], graphs: list[Any]) -> Call:
         """Return one call that makes all calls, captured in a graph."""
@@ -279,14 +284,21 @@ class Cuda(Device):
         times = self._time([sample.call for sample in samples], before, after, gated)
         for sample in samples:
             sample.ready = True
-        errors = support.errors(number) if compare else [None] * number
         clocks = support.clocks(number)
         self.mhz = min((mhz or 0.0 for mhz, _ in clocks), default=0.0)
-        rows = zip(times, support.audits(number), errors, clocks, strict=True)
         # two clocks, so that a launch that found the memory of one of them gains nothing
+        timed = [
+            Timed(max(us, least) if gated else us, audit, sm_clock_mhz=mhz)
+            for us, audit, (mhz, least) in zip(times, support.audits(number), clocks, strict=True)
+        ]
+        if not compare:
+            return timed
+        found = zip(timed, support.errors(number), at.changed_references(), strict=True)
         return [
-            Timed(max(us, least) if gated else us, audit, of_all, sm_clock_mhz=mhz)
-            for us, audit, of_all, (mhz, least) in rows
+            replace(each, audit=replace(each.audit, changed=each.audit.changed + 1))
+            if changed
+            else replace(each, errors=errors)
+            for each, errors, changed in found
         ]
 
     def _poison(self, sample: Sample, seed: int) -> None:
@@ -301,8 +313,7 @@ class Cuda(Device):
         """
         self._at.audit(chosen, sample.sets, seed, secret)
         if compare:
-            self._at.make_reference(seed, chosen, sample.sets)
-            self._at.compare(chosen)
+            self._at.compare_anew(seed, chosen, sample.sets)
         self._support.keep(turn)
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:

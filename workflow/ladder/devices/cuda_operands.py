@@ -113,9 +113,12 @@ class Support:
                 ("audit", "f8", AUDITED),
                 ("stamps", "u8", (2, multiprocessors, 3)),
                 ("sums", "f8", (CHECK_BLOCKS, 7)),
+                ("digest", "u8"),
             ]
         )
-        """An audit, the stamps before and after a sample, and the sums of a comparison."""
+        """An audit, the stamps before and after a sample, the sums of a comparison, and a digest of
+        the reference behind it.
+        """
         self._offsets = {name: field[1] for name, field in (self._finding.fields or {}).items()}
         self._here = Apart(self._finding.itemsize)
         self._findings: Any = None
@@ -204,7 +207,9 @@ class Support:
         )
 
     def address(self, part: str) -> int:
-        """Return the address at which a part of a finding is made: `audit`, `stamps` or `sums`."""
+        """Return the address at which a part of a finding is made: `audit`, `stamps`, `sums` or
+        `digest`.
+        """
         return int(self._here) + self._offsets[part]
 
     def begin(self, samples: int) -> None:
@@ -237,6 +242,10 @@ class Support:
     def errors(self, samples: int = 1) -> list[Errors]:
         """Return the findings of the comparisons."""
         return [errors_of(sums) for sums in self._findings["sums"][:samples]]
+
+    def digests(self, samples: int) -> list[int]:
+        """Return the digests of the references."""
+        return [int(digest) for digest in self._findings["digest"][:samples]]
 
     def audits(self, samples: int) -> list[Audit]:
         """Return the findings of the audits."""
@@ -302,6 +311,12 @@ class Operands:
         self._buffers: list[Any] = []
         self._support, self._blas = support, blas
         self._random = np.random.default_rng()
+        self._secret = int(self._random.integers(2**63))
+        self._reference: tuple[int, int] | None = None
+        self._compared: list[int] = []
+        """The set and the row of operands of the reference since `renew`, and for each comparison
+        since then how many references had been made.
+        """
 
     def free(self) -> None:
         """Free all memory and graphs."""
@@ -403,6 +418,7 @@ class Operands:
         address, size = self._around
         cuda.memset_d32_async(address, CANARY, size // 4, self._support.stream)
         self.draw(seed, len(self.sets))
+        self._reference, self._compared = None, []
 
     def poison(self, buffer: int, seed: int) -> None:
         """Queue the poisoning of a buffer of C: canaries, or its old values if beta is not 0."""
@@ -484,6 +500,33 @@ class Operands:
                     f"the float64 reference is wrong at C[{row}][{col}]: {got[0]} instead of "
                     f"{expected}"
                 )
+
+    def compare_anew(self, seed: int, launch: int, sets: int) -> None:
+        """Queue the comparison of a launch's C with its reference, as drawn since `renew`.
+
+        The reference of the comparison before serves again if it has the same operands. Its digest
+        then shows whether a launch has changed it meanwhile.
+        """
+        made = self._compared[-1] if self._compared else 0
+        if self._reference != self._turn_of(launch, sets):
+            self._reference = self._turn_of(launch, sets)
+            self.make_reference(seed, launch, sets)
+            made += 1
+        self._compared.append(made)
+        self.compare(launch)
+        words = (self._at["w"] - self._at["r"]) // 8
+        digest = self._support.address("digest")
+        cuda.memset_d32_async(digest, 0, 2, self._support.stream)
+        self._support.queue("digest", "PqQP", self._scratch("r"), words, self._secret, digest)
+
+    def changed_references(self) -> list[bool]:
+        """Return of each comparison since `renew` whether a launch had changed the reference."""
+        first: dict[int, int] = {}
+        digests = self._support.digests(len(self._compared))
+        return [
+            digest != first.setdefault(made, digest)
+            for made, digest in zip(self._compared, digests, strict=True)
+        ]
 
     def compare(self, launch: int = 0) -> None:
         """Queue the comparison of a launch's C with the reference."""

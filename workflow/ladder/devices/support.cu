@@ -133,6 +133,14 @@ __device__ void compare(const T* buffer, Place p, const double* R, const double*
   mine[0] = totals[0], mine[1] = totals[1], mine[2] = totals[2], mine[3] = worst, mine[4] = where, mine[5] = totals[3], mine[6] = totals[4];
 }
 
+// Adds a digest of `count` words to `sum`. Nobody who does not know the secret can change the words and leave the digest as it was, but by luck.
+extern "C" __global__ void digest(const u64* words, long long count, u64 secret, u64* sum) {
+  const long long thread = blockIdx.x * (long long)blockDim.x + threadIdx.x, threads = gridDim.x * (long long)blockDim.x;
+  u64 mine = 0;
+  for (long long i = thread; i < count; i += threads) mine += mix(words[i] ^ mix(secret + i));
+  atomicAdd(sum, mine);
+}
+
 __device__ double sign(u64 secret, long long j) { return mix(secret + j) & 1 ? 1 : -1; }
 
 // The audit of a launch (Freivalds, Probabilistic machines can use less running time, IFIP 1977): for a vector x of random signs, C x and

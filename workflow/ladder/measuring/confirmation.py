@@ -26,8 +26,10 @@ SUSTAINED_PROCESSES = 3
 """The processes that measure launches back to back: enough to show how far these repeat."""
 SUSTAINED_US = 1e6
 """Roughly how long a finalist takes there, in microseconds."""
-SUSTAINED_RATIO = 0.5
-"""The least ratio to the reference of a kernel that is measured so."""
+SUSTAINED_RATIO, SUSTAINED_WITHIN = 0.5, 0.05
+"""The least ratio to the reference of a kernel that is measured so, and how far it may be below the
+fastest kernel of its precision, as a share: no other one becomes the fastest there.
+"""
 SUSTAINED_SLACK = 0.2
 """How much faster back to back than alone a launch may be, as a share: only the last launch there
 is audited.
@@ -162,20 +164,7 @@ class Confirmation(Run):
             )
         ]
         self.items += [
-            self._group(
-                process,
-                problem,
-                SUSTAINED,
-                [
-                    finalist
-                    for finalist in finalists[problem]
-                    if finalist.role == "best"
-                    and (
-                        is_baseline(finalist.candidate.name)
-                        or finalist.reference_us >= SUSTAINED_RATIO * finalist.us
-                    )
-                ],
-            )
+            self._group(process, problem, SUSTAINED, _sustained(finalists[problem]))
             for process in processes[:SUSTAINED_PROCESSES]
             for problem in finalists
             if problem.label in job.plan["sustained"]
@@ -287,6 +276,25 @@ class Confirmation(Run):
         self.progress.done(
             group.key, f"{group.problem.label} {group.state}, process {group.process}"
         )
+
+
+def _sustained(finalists: Iterable[Finalist]) -> list[Finalist]:
+    """Return those that are measured back to back: baselines, and the fastest kernels of each
+    precision.
+    """
+    fastest: dict[str, float] = {}
+    best = [finalist for finalist in finalists if finalist.role == "best"]
+    for each in best:
+        if not is_baseline(each.candidate.name):
+            precision, ratio = each.candidate.precision, each.reference_us / each.us
+            fastest[precision] = max(ratio, fastest.get(precision, SUSTAINED_RATIO))
+    return [
+        each
+        for each in best
+        if is_baseline(each.candidate.name)
+        or each.reference_us / each.us
+        >= max(SUSTAINED_RATIO, (1 - SUSTAINED_WITHIN) * fastest[each.candidate.precision])
+    ]
 
 
 def _if_sustained(outcome: dict[str, Any], us: float) -> dict[str, Any]:

@@ -21,9 +21,16 @@ WARM_MOST = 3
 """The warm-up takes at most this many times a device's `warm_seconds`."""
 LONG_US = 1e5
 """A launch that takes so long is not repeated just to warm up."""
+KNOWN_US = 1e4
+"""Of a launch that took so long when it was checked it is known how long it takes."""
 SETTLED = 0.02
 """The warm-up ends when two successive rounds agree within this share of the time. It ends sooner
-if the clock is at most this share below that of what was timed before.
+if the clock is at most this share below that of what was timed before, or if two successive rounds
+agree in it within this share.
+"""
+LEAST_CLOCK = 0.75
+"""But only at so large a share of the clock before. Launches on tensor cores lower a clock by less;
+that of an idle device is lower.
 """
 SLOW_US, SLOW_RATIO = 5e4, 0.1
 """A launch that takes so long, with a ratio to the reference below this, gets one sample: its ratio
@@ -120,12 +127,15 @@ class _Member:
     """A launch that takes part in the rounds: one that is measured, or the reference."""
 
     launch: Launch
-    us: float = 0.0
-    """Roughly what a launch takes."""
+    us: float = field(init=False)
+    """Roughly what a launch takes; 0 for unknown."""
     sample: Sample = field(init=False)
     short: Sample | None = None
     """What is timed instead in the round that is compared."""
     series: Series = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.us = self.launch.us if self.launch.us >= KNOWN_US else 0.0
 
 
 class Rounds:
@@ -153,7 +163,7 @@ class Rounds:
         self.start, self.random = clock.now(), np.random.default_rng(request.seed)
         self.turn, self.compared, self.discarded, self.cpu_ns = 0, -1, 0, (0, 0)
         self.again = False
-        self.others, self.risen_mhz = device.watch(), device.mhz
+        self.others, self.risen_mhz, self.warm_mhz = device.watch(), device.mhz, 0.0
         self.active = {place: _Member(launch) for place, launch in enumerate(launches)}
         """The launches that are not done."""
         self.reference = _Member(reference)
@@ -161,10 +171,10 @@ class Rounds:
             member.us = us
         # in random order: the first one in a round is timed while the clock still rises
         self.everyone = self._shuffled()
-        if not request.us:
-            self._time_roughly()
+        unknown = [member for member in self.everyone if not member.us]
+        self._time_roughly(unknown)
         repeats = self._repeats(self.limits.sample_us if device.rotates or not self.cold else 0.0)
-        if request.us or max(repeats.values()) > 1:  # else there are such samples
+        if unknown != self.everyone or max(repeats.values()) > 1:  # else there are such samples
             self._make_samples(repeats)
         for member in self.everyone:
             member.series = Series(member.sample.times)
@@ -233,7 +243,11 @@ class Rounds:
         self.short = [
             member for member in self.everyone if member.us < self.device.warm_seconds * 1e6
         ]
-        self.warming = self.everyone if request.us else self.short
+        self.warming = [
+            member
+            for member in self.everyone
+            if member in self.short or (request.us and not member.sample.ready)
+        ]
         single = max(member.sample.times for member in self.everyone) == 1
         self.warm_us = sum(member.us for member in self.short) if single else math.inf
         for member in self.everyone:
@@ -248,10 +262,12 @@ class Rounds:
         timed = dict(zip(self.warming, self._round(self.warming), strict=True))
         us = sum(timed[member].us for member in self.short)
         elapsed, least = clock.now() - self.start, self.device.warm_seconds
-        risen = 0 < self.risen_mhz <= (1 + SETTLED) * self.device.mhz
+        mhz, before = self.device.mhz, self.warm_mhz
+        steady = abs(mhz - before) <= SETTLED * mhz and mhz >= LEAST_CLOCK * self.risen_mhz
+        risen = self.risen_mhz > 0 and (self.risen_mhz <= (1 + SETTLED) * mhz or steady)
         settled = elapsed > least and abs(us - self.warm_us) < SETTLED * us
         done = risen or settled or elapsed > WARM_MOST * least
-        self.warming, self.warm_us = [] if done else self.short, us
+        self.warming, self.warm_us, self.warm_mhz = [] if done else self.short, us, mhz
 
     def _is_slow(self, member: _Member) -> bool:
         """Return whether a launch gets one sample. One that was disturbed does not decide that."""
@@ -275,13 +291,13 @@ class Rounds:
             [member.sample for member in members], self.cold, self._seed()
         )
 
-    def _time_roughly(self) -> None:
+    def _time_roughly(self, unknown: Sequence[_Member]) -> None:
         """Find out how long a launch takes. The first ones include loading code, the second ones
         show it.
         """
-        self._make_samples(dict.fromkeys(self.everyone, 1))
+        self._make_samples(dict.fromkeys(unknown, 1))
         for _ in range(2):
-            members = [member for member in self.everyone if member.us < LONG_US]
+            members = [member for member in unknown if member.us < LONG_US]
             for member, timed in zip(members, self._round(members) if members else [], strict=True):
                 member.us = timed.us
 

@@ -86,6 +86,8 @@ class Worker:
         self.present: Any = None
         self.small: dict[Problem, Any] = {}
         """The operands of the gauntlet's problems."""
+        self.took: dict[tuple[Candidate, int, int, int], float] = {}
+        """Roughly the microseconds of a launch on an M, N and K on which it was checked."""
 
     def answers(self, request: Request) -> Iterator[Answer]:
         """Do a request; yield all answers to it but the last."""
@@ -108,14 +110,21 @@ class Worker:
             case protocol.RunGauntlet(element_type, candidate):
                 yield from self._run_gauntlet(element_type, candidate)
             case protocol.Load(candidate):
-                self.launches[candidate] = self._launch(candidate, _files(candidate))
+                launch = self._launch(candidate, _files(candidate))
+                launch.us = self.took.get(self._checked(candidate), 0.0)
+                self.launches[candidate] = launch
             case protocol.Check(candidate):
-                verdict = self._judge(self.launches[candidate], self.given)
+                launch = self.launches[candidate]
+                verdict = self._judge(launch, self.given)
+                self.took[self._checked(candidate)] = launch.us
                 yield protocol.Judged(verdict.status, verdict.reason)
             case protocol.Diagnose(problem, candidate):
                 yield self._diagnose(problem, candidate)
             case protocol.Time():
                 yield from self._time(request)
+
+    def _checked(self, candidate: Candidate) -> tuple[Candidate, int, int, int]:
+        return candidate, self.given.m, self.given.n, self.given.k
 
     def _judge(self, launch: Launch, problem: Problem) -> Verdict:
         return judge(self.device.check(launch), problem, launch.tf32)
