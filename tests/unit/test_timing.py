@@ -50,6 +50,7 @@ class Bench(simulated.Gpu):
 
     def sample(self, launch, times, cold=False):
         sample = super().sample(launch, times, cold)
+        sample.ready = launch.ready
         (sample.name,) = (name for name, own in self.launches.items() if own is launch)
         return sample
 
@@ -264,6 +265,14 @@ def test_a_long_launch_that_was_checked_is_not_made_again_to_see_how_long_it_tak
     series = run(device)
     assert [set(each.samples) for each in device.rounds[:2]] == [{"short", "reference"}] * 2
     assert {name: series[name].repeats for name in series} == {"long": 1, "short": 5}
+
+
+def test_what_has_nothing_to_load_is_not_made_to_warm_up():
+    device = Bench(ready=2e3, short=100.0, other=2e3, reference=50.0)
+    for name in ("ready", "short"):
+        device.launches[name].ready = True
+    run(device, us=[50.0, 2e3, 100.0, 2e3])
+    assert set(device.rounds[0].samples) == {"short", "other", "reference"}
 
 
 @pytest.mark.parametrize(

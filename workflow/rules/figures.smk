@@ -17,7 +17,7 @@ rule figures:
         ),
     log:
         "results/{dataset}/logs/figures-{device}.log",
-    threads: lambda wildcards: min(4, workflow.cores or 1)
+    threads: lambda wildcards: min(8, workflow.cores or 1)
     params:
         formats=lambda wildcards: datasets_of(wildcards).formats,
         contents=of("contents"),

@@ -236,7 +236,7 @@ class Rounds:
     def _begin(self, request: Time) -> None:
         """Choose what the warm-up repeats, and the round that is compared.
 
-        A launch as long as the warm-up is made once, to load its code. The round that is compared
+        First comes what still has to load: code, or the graph of several launches. The round that is compared
         ends after any launch of a sample: one that leaves its work to the last does not know which
         that is. It is the first round if a launch gets one sample.
         """
@@ -245,8 +245,8 @@ class Rounds:
         ]
         self.warming = [
             member
-            for member in self.everyone
-            if member in self.short or (request.us and not member.sample.ready)
+            for member in (self.everyone if request.us else self.short)
+            if member.sample.times > 1 or not member.sample.ready
         ]
         single = max(member.sample.times for member in self.everyone) == 1
         self.warm_us = sum(member.us for member in self.short) if single else math.inf
@@ -259,15 +259,15 @@ class Rounds:
 
     def _warm_up(self) -> None:
         """Time a round that does not count, until two agree or the clock is as high as before."""
-        timed = dict(zip(self.warming, self._round(self.warming), strict=True))
-        us = sum(timed[member].us for member in self.short)
+        us = sum(timed.us for timed in self._round(self.warming))
         elapsed, least = clock.now() - self.start, self.device.warm_seconds
         mhz, before = self.device.mhz, self.warm_mhz
         steady = abs(mhz - before) <= SETTLED * mhz and mhz >= LEAST_CLOCK * self.risen_mhz
         risen = self.risen_mhz > 0 and (self.risen_mhz <= (1 + SETTLED) * mhz or steady)
         settled = elapsed > least and abs(us - self.warm_us) < SETTLED * us
         done = risen or settled or elapsed > WARM_MOST * least
-        self.warming, self.warm_us, self.warm_mhz = [] if done else self.short, us, mhz
+        self.warm_us, self.warm_mhz = us if self.warming == self.short else math.inf, mhz
+        self.warming = [] if done else self.short
 
     def _is_slow(self, member: _Member) -> bool:
         """Return whether a launch gets one sample. One that was disturbed does not decide that."""
