@@ -27,6 +27,7 @@ def row(kernel, configuration, us, problem=SMALL, **given):
         "stop": "target",
         "samples_us": [us] * 3,
         "reference_us": [1.0] * 3,
+        "repeats": 1,
     }
     return dict.fromkeys(records.SCHEMA.names) | vars(problem) | usual | given
 
@@ -89,10 +90,10 @@ def jobs(tmp_path, monkeypatch, gpus):
     made = Jobs(tmp_path, monkeypatch, {"a": 2, "b": 1}, problems={"cuda": [{"square": [8, 16]}]})
     made.measure = {"sample_us": 0, "timeout_seconds": 6}
     made.does["b"] = "slow(250); right()"
-    us = (("a", "U=1", 2.0), ("b", "-", 500.0), ("cublas", "-", 2.0))
+    us = (("a", "U=1", 2.0, 5), ("b", "-", 500.0, 1), ("cublas", "-", 2.0, 7))
     made.samples = swept(
         tmp_path / "all.parquet",
-        *(row(*each, problem) for problem in (SMALL, LARGE) for each in us),
+        *(row(*each, problem, repeats=times) for problem in (SMALL, LARGE) for *each, times in us),
     )
     return made
 
@@ -127,7 +128,8 @@ def test_all_are_timed_side_by_side_in_fresh_processes(jobs):
         itertools.product((1, 2, 3), (8, 16), KERNELS)
     )
     # as long as in the sweep, the reference first
-    assert {tuple(asked.request.us) for asked in jobs.of(Time)} == {(2.0, 2.0, 500.0, 2.0)}
+    asked = [asked.request for asked in jobs.of(Time)]
+    assert {(*each.us, *each.repeats) for each in asked} == {(2, 2, 500, 2, 7, 5, 1, 7)}
     distinct = {
         (r["status"], r["role"], r["reference"], r["repeats"], r["uuid"], len(r["samples_us"]))
         for r in rows

@@ -76,11 +76,11 @@ class Bench(simulated.Gpu):
         ]
 
 
-def run(device, kind=timing.Rounds, state="warm", best=0.0, seed=7, us=(), **limits):
+def run(device, kind=timing.Rounds, state="warm", best=0.0, seed=7, us=(), repeats=(), **limits):
     """The series of all launches but the reference, by name."""
     *names, reference = device.launches
     usual = {"min_samples": 10, "max_samples": 50, "sample_us": 500.0, "race": False}
-    request = Time([], state, Limits(**usual | limits), seed, best, us)
+    request = Time([], state, Limits(**usual | limits), seed, best, us, repeats)
     launches = [device.launches[name] for name in names]
     rounds, series = kind(device, launches, device.launches[reference], request), {}
     while not rounds.done:
@@ -265,6 +265,15 @@ def test_a_long_launch_that_was_checked_is_not_made_again_to_see_how_long_it_tak
     series = run(device)
     assert [set(each.samples) for each in device.rounds[:2]] == [{"short", "reference"}] * 2
     assert {name: series[name].repeats for name in series} == {"long": 1, "short": 5}
+
+
+@pytest.mark.parametrize("rotates", [True, False])
+@pytest.mark.parametrize("state", ["warm", "cold"])
+def test_samples_have_as_many_launches_as_before_where_that_is_known(state, rotates):
+    device = steady("kernel")
+    device.rotates = rotates
+    series = run(device, state=state, us=[50.0, 100.0], repeats=[7, 4])["kernel"]
+    assert series.repeats == (4 if state == "warm" or rotates else 1)
 
 
 def test_what_has_nothing_to_load_is_not_made_to_warm_up():

@@ -3,6 +3,7 @@ in several fresh processes.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,6 +52,10 @@ class Finalist:
     """The sweep's median time, in microseconds."""
     reference_us: float
     """That of the reference beside it."""
+    repeats: int
+    """Its launches in one of the sweep's samples. A sample has as many here: the more there are, the
+    more of a cache their results take from others.
+    """
     apart: bool
     """Whether it has separate rounds: a candidate that uses the tensor cores, or a baseline other
     than the reference. Such candidates draw power, or leave threads spinning, at the cost of those
@@ -108,6 +113,7 @@ def finalists(
             "finalist",
             median_interval(row["samples_us"])[0],
             median_interval(row["reference_us"])[0],
+            int(row["repeats"]),
             context or bool(row["tensor_cores"]),
         )
         raced = row["stop"] == "race"
@@ -151,7 +157,7 @@ class Confirmation(Run):
         lock: int,
     ) -> None:
         super().__init__(job, journals, uuid, lock)
-        self.limits = Limits(**job.plan["limits"])
+        self.limits, self.finalists = Limits(**job.plan["limits"]), finalists
         processes = range(1, job.plan["processes"] + 1)
         self.items: list[_Group] = [
             self._group(process, problem, state, together)
@@ -204,6 +210,18 @@ class Confirmation(Run):
         """Return the microseconds of a round, from the sweep's times."""
         least = SUSTAINED_US if state == SUSTAINED else self.limits.sample_us
         return sum(max(finalist.us, least) for finalist in finalists)
+
+    def _known(
+        self, problem: Problem, timed: Iterable[Finalist]
+    ) -> dict[Candidate, tuple[float, int]]:
+        """Return what the sweep knows of finalists and of the reference, as `time_group` takes it."""
+        reference = Candidate(self.session.reference)
+        repeats = {each.candidate: each.repeats for each in self.finalists[problem]}
+        known = {}
+        for each in timed:
+            usual = max(1, math.ceil(self.limits.sample_us / each.reference_us))
+            known[reference] = each.reference_us, repeats.get(reference, usual)
+        return known | {each.candidate: (each.us, each.repeats) for each in timed}
 
     def _learn(self, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
@@ -258,8 +276,7 @@ class Confirmation(Run):
             outcomes.__setitem__,
             together=True,
             state=group.state,
-            us={Candidate(self.session.reference): each.reference_us for each in timed}
-            | {each.candidate: each.us for each in timed},
+            known=self._known(group.problem, timed),
             round_seconds=ROUNDS_BEFORE * self._round_us(group.state, timed) / 1e6,
         )
         rows = []

@@ -94,7 +94,8 @@ class Time:
 
     `best` is the lower end of the best ratio to the reference so far. Candidates that are clearly
     below it leave the race. `us` is what a launch of the reference and of each candidate took
-    before, in microseconds; empty if that is unknown.
+    before, in microseconds, and `repeats` how often it was repeated within a sample; empty if that
+    is unknown.
     """
 
     candidates: Sequence[Candidate]
@@ -103,6 +104,7 @@ class Time:
     seed: int
     best: float = 0.0
     us: Sequence[float] = ()
+    repeats: Sequence[int] = ()
 
 
 Request = Open | Probe | SetProblem | RunGauntlet | Load | Check | Diagnose | Time

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ladder.compiling.provenance import check_alike
@@ -230,7 +231,7 @@ class Session:
         together: bool,
         state: str = "warm",
         best: Callable[[], float] = lambda: 0.0,
-        us: Mapping[Candidate, float] | None = None,
+        known: Mapping[Candidate, tuple[float, int]] = MappingProxyType({}),
         round_seconds: float = 0.0,
     ) -> None:
         """Time candidates in the same rounds. `keep` gets each with its columns once they are
@@ -249,8 +250,8 @@ class Session:
 
         `candidates` says of each whether it may use the tensor cores, which decides what is too
         fast to be true. `best` returns that of
-        `protocol.Time`. `us` says how many microseconds a launch of each takes, and of the
-        reference, if all that is known. `round_seconds` extends the usual time limit.
+        `protocol.Time`. `known` says how many microseconds a launch of each takes, and of the
+        reference, and how often it is repeated, if all that is known. `round_seconds` extends the usual time limit.
         """
         left, failures = list(candidates), 0
         seconds = self.timeout_seconds + round_seconds
@@ -270,8 +271,10 @@ class Session:
                 present = [member for member in members if member in left]
                 if not present:  # all were done before the worker was killed
                     return
-                known = [us[each] for each in (Candidate(self.reference), *present)] if us else []
-                request = protocol.Time(present, state, limits, seed, best(), known)
+                everyone = (Candidate(self.reference), *present) if known else ()
+                us = [known[each][0] for each in everyone]
+                repeats = [known[each][1] for each in everyone]
+                request = protocol.Time(present, state, limits, seed, best(), us, repeats)
                 for candidate, outcome in self._time(problem, request, candidates, seconds):
                     if together:
                         outcomes[candidate] = outcome

@@ -167,13 +167,16 @@ class Rounds:
         self.active = {place: _Member(launch) for place, launch in enumerate(launches)}
         """The launches that are not done."""
         self.reference = _Member(reference)
-        for member, us in zip([self.reference, *self.active.values()], request.us, strict=False):
+        members = [self.reference, *self.active.values()]
+        for member, us in zip(members, request.us, strict=False):
             member.us = us
         # in random order: the first one in a round is timed while the clock still rises
         self.everyone = self._shuffled()
         unknown = [member for member in self.everyone if not member.us]
         self._time_roughly(unknown)
         repeats = self._repeats(self.limits.sample_us if device.rotates or not self.cold else 0.0)
+        if request.repeats and max(repeats.values()) > 1:
+            repeats = dict(zip(members, request.repeats, strict=True))
         if unknown != self.everyone or max(repeats.values()) > 1:  # else there are such samples
             self._make_samples(repeats)
         for member in self.everyone:
