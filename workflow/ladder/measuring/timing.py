@@ -22,7 +22,9 @@ WARM_MOST = 3
 LONG_US = 1e5
 """A launch that takes so long is not repeated just to warm up."""
 KNOWN_US = 1e4
-"""Of a launch that took so long when it was checked it is known how long it takes."""
+"""Of a launch that took so long when it was checked it is known how long it takes, if its code was
+loaded then.
+"""
 SETTLED = 0.02
 """The warm-up ends when two successive rounds agree within this share of the time. It ends sooner
 if the clock is at most this share below that of what was timed before, or if two successive rounds
@@ -135,7 +137,8 @@ class _Member:
     series: Series = field(init=False)
 
     def __post_init__(self) -> None:
-        self.us = self.launch.us if self.launch.us >= KNOWN_US else 0.0
+        known = self.launch.ready and self.launch.us >= KNOWN_US
+        self.us = self.launch.us if known else 0.0
 
 
 class Rounds:
