@@ -142,9 +142,12 @@ def test_all_are_timed_side_by_side_in_fresh_processes(jobs):
 
 
 def test_a_baseline_that_is_only_context_has_rounds_of_its_own(jobs, tmp_path):
-    rows = [row("a", "U=1", 1.0), *(row(name, "-", 1.0) for name in ("cublas", "cublas_tf32", "b"))]
+    baselines = row("cublas", "-", 1.0, repeats=7), row("cublas_tf32", "-", 1.0, repeats=3)
+    rows = [row("a", "U=1", 1.0), *baselines, row("b", "-", 1.0)]
     assert len(jobs.confirm(swept(tmp_path / "context.parquet", *rows))) == 12
     assert timed(jobs, 8) == [("a U=1", "cublas", "b"), ("cublas_tf32",)] * 3
+    # the reference beside it, which is in the other rounds
+    assert jobs.of(Time)[-1].request.repeats == [7, 3]
 
 
 def test_limits_let_none_leave_before_the_others(jobs):
