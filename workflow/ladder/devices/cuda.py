@@ -126,10 +126,11 @@ class Cuda(Device):
         try:
             if binary not in self._modules:
                 self._modules[binary] = succeed(driver.cuModuleLoadData(binary))
-            calls = []
+            calls, ready = [], True
             for shape in kernel.launches(configuration, names):
                 function = Function(self._modules[binary], shape.function)
                 self._check_limits(function, shape)
+                ready &= function.load()
                 calls.append((function, shape))
         except cuda.Error as error:
             raise self._support.failure(error, "the cubin cannot be used: ", fatal=False) from None
@@ -157,7 +158,7 @@ class Cuda(Device):
 
             return call
 
-        return Launch(bind, ready=all(function.ready for function, _ in calls))
+        return Launch(bind, ready=ready)
 
     def _reserve_workspace(self, size: int) -> None:
         """Make the workspace at least `size` bytes large."""

@@ -48,11 +48,12 @@ class Function:
 
     def __init__(self, module: Any, name: str) -> None:
         self.handle = succeed(driver.cuModuleGetFunction(module, name.encode()))
-        succeed(driver.cuFuncLoad(self.handle))  # else its first launch does it
 
-    @property
-    def ready(self) -> bool:
-        """Whether even its first launch waits for nothing: local memory is made by a launch."""
+    def load(self) -> bool:
+        """Load its code, which else the first launch does. Return whether that waits for nothing:
+        it makes local memory.
+        """
+        succeed(driver.cuFuncLoad(self.handle))
         return self.attribute("LOCAL_SIZE_BYTES") == 0
 
     def attribute(self, name: str) -> int:
