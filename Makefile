@@ -15,6 +15,8 @@ export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
 # Two set-ups share uv's cache, and one waits while the other compiles PyCUDA, which takes a busy machine longer than uv's 300 s.
 export UV_LOCK_TIMEOUT = 3600
+# Without bytecode, every process of a run or a test would translate the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A test without a marker is a quick test. pyproject.toml has the markers of the others.
 PYTEST := $(BIN)/python -m pytest --durations=10

@@ -36,9 +36,7 @@ class Checkout:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "Snakefile", folder)
         for name in ("workflow", "kernels", "config", "envs", "profiles"):
-            shutil.copytree(
-                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            shutil.copytree(ROOT / name, folder / name)
         self.environment: dict[str, str] = {}
         """What it has besides this process's environment."""
         self.python = interpreter(folder / ".venv", folder / "workflow")

@@ -190,6 +190,18 @@ def test_parts_of_a_confirmation_are_read_and_those_of_another_division_dropped(
         files.load()
 
 
+@pytest.mark.parametrize("removed", ["samples/float32.2of2.parquet", "confirmed.2of3.parquet"])
+def test_a_dataset_without_one_of_its_parts_is_refused(tmp_path, removed):
+    folder = synthetic.write(tmp_path / "d", problems=synthetic.SMALL[:1], processes=2)
+    confirmed = folder / "confirmed.parquet"
+    for job, parts in ((folder / "samples" / "float32", 2), (folder / "confirmed", 3)):
+        for number in range(1, parts + 1):
+            shutil.copy(confirmed, f"{job}.{number}of{parts}.parquet")
+    (folder / removed).unlink()
+    with pytest.raises(InputError, match=rf"{folder / removed}: missing; .*Else run its campaign"):
+        Dataset.open(folder)
+
+
 def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
     kernels = (
         "07_double_buffer",
@@ -222,11 +234,11 @@ def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
         ),
         (
             "b",
-            "float32.2of3",
-            {"job": "float32.1of3"},
-            r"has the measurements of float32\.1of3; expected those of float32\.2of3",
+            "float32.1of1",
+            {"job": "float64.1of1"},
+            r"has the measurements of float64\.1of1; expected those of float32\.1of1",
         ),
-        ("b", "float32.2of3", {"job": "float32.2of3"}, ""),
+        ("b", "float32.1of1", {"job": "float32.1of1"}, ""),
     ],
 )
 def test_a_file_under_another_name_is_refused(tmp_path, kernel, file, session, message):

@@ -48,7 +48,7 @@ def best(root, **given):
     return fastest and fastest[0].stem
 
 
-def measured(folder, *rungs, reference_us=(10.0,) * 3, **given):
+def measured(folder, *rungs, reference_us=(10.0,) * 3, stop="target", **given):
     """Samples of kernels that are there, each with its time, or its times, beside a reference of 10
     microseconds.
     """
@@ -56,6 +56,7 @@ def measured(folder, *rungs, reference_us=(10.0,) * 3, **given):
         "configuration": "-",
         "status": "correct",
         "state": "warm",
+        "stop": stop,
         "reference": "cublas",
         "reference_us": reference_us,
     }
@@ -64,7 +65,8 @@ def measured(folder, *rungs, reference_us=(10.0,) * 3, **given):
         for name, us in rungs
     ]
     (folder / "samples").mkdir(parents=True, exist_ok=True)
-    samples.write(folder / "samples" / f"{'-'.join(map(str, given.values()))}.parquet", rows, {})
+    name = "-".join(map(str, (stop, *given.values())))
+    samples.write(folder / "samples" / f"{name}.parquet", rows, {})
 
 
 def published(results, **devices):
@@ -119,6 +121,18 @@ def test_the_best_rung_is_the_one_with_the_highest_median_of_paired_ratios(root)
     assert np.median(reference) / np.median(even) > np.median(reference) / np.median(paired)
     own = root / "results" / "a" / "nvidia-x"
     measured(own, ("fast", even), ("slow", paired), reference_us=reference)
+    assert best(root) == "slow"
+
+
+def test_what_the_tables_do_not_rank_is_not_the_best_rung(root):
+    """What early stopping ended, and what failed in the confirmation."""
+    own = root / "results" / "a" / "nvidia-x"
+    measured(own, ("slow", 9.0), ("padded", 7.0))
+    measured(own, ("fast", 5.0), stop="race")
+    assert best(root) == "padded"
+    rows, _ = samples.read(own / "samples" / "target.parquet")
+    refused = [row | {"process": 1, "status": "incorrect"} for row in rows[1:]]
+    samples.write(own / "confirmed.parquet", refused, {})
     assert best(root) == "slow"
 
 

@@ -17,7 +17,14 @@ from ladder.core.files import digest
 from ladder.model.hardware_limits import flop_per_clock
 from ladder.model.kernel import Kernel
 from ladder.storage.csv_files import read_csv, write_csv
-from ladder.storage.dataset_layout import COUNTERS, TABLES, files, is_confirmation, read_environment
+from ladder.storage.dataset_layout import (
+    COUNTERS,
+    TABLES,
+    files,
+    is_confirmation,
+    missing_parts,
+    read_environment,
+)
 from ladder.storage.samples import read
 
 MEND = "Where it is committed, restore the dataset: git checkout. Else run its campaign again"
@@ -143,6 +150,7 @@ def load(
     - `environment` names another device than its fingerprint,
     - a file was measured in another environment, or described by another `environment.json`,
     - the files were measured by different versions of the measuring code,
+    - a part of the sweep or of the confirmation is missing,
     - a file holds the measurements of another job than its name says, or
     - the sweep's files are not those that the confirmation was made from.
     """
@@ -153,6 +161,8 @@ def load(
         raise InputError(
             f"environment.json: name: got {name}; expected {device}, as in its fingerprint. {MEND}"
         )
+    for path in missing_parts(samples)[:1]:
+        raise InputError(f"{path}: missing; expected it beside the other parts. {MEND}")
     for path in samples:
         rows, session = read(path)
         measured = session.get("fingerprint", {})

@@ -1,6 +1,6 @@
 """The best measured rung, beside which `ladder try` times a kernel."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,8 +12,9 @@ from ladder.devices.detect import DetectedDevice
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import VARIED, Problem
-from ladder.storage import published_index, samples
+from ladder.storage import published_index
 from ladder.storage.dataset_layout import read_environment
+from ladder.storage.samples import is_refused, ranked
 
 SIZE = {"cuda": 4096, "cpu": 256}
 """The size of the square that a kernel is tried on by default."""
@@ -35,13 +36,15 @@ def best_rung(
     has a rung whose file still exists and that is compiled for the device. Of a parameter such as
     THREADS that is `given` values, the rung has one of these, if it has the parameter.
     """
-    own = _rows(sorted((ROOT / "results").glob(f"*/{device.slug}")))
+    own = [
+        row for path in sorted((ROOT / "results").glob(f"*/{device.slug}")) for row in ranked(path)
+    ]
     others: list[Row] = []
     for group, folder in _published().items():
         if group.startswith(f"{device.slug}/"):
-            own += _rows([folder])
+            own += ranked(folder)
         elif group.startswith("cpu-") == (device.kind == "cpu"):
-            others += _rows([folder])
+            others += ranked(folder)
     measured = {_what(row) for row in own}
     rows = [
         row
@@ -83,7 +86,7 @@ def fastest_result(
             continue
         rows = [
             row
-            for row in _timed(_rows([folder]), Problem(1, 1, 1, element_type=element_type))
+            for row in _timed(ranked(folder), Problem(1, 1, 1, element_type=element_type))
             if row["kernel"] == kernel.name and configuration in ("", row["configuration"])
         ]
         size = _largest_square(rows, "cuda")
@@ -103,29 +106,13 @@ def _published() -> dict[str, Path]:
     return published_index.featured(ROOT / "results" / "published")
 
 
-def _rows(datasets: Iterable[Path]) -> list[Row]:
-    """Return the samples of datasets.
-
-    They are read one by one, not as a `Dataset`: that imports pandas, which takes longer than all
-    else of a try, and refuses a campaign that is under way.
-    """
-    return [
-        row
-        for folder in datasets
-        for path in sorted(folder.glob("samples/*.parquet"))
-        for row in samples.read(path)[0]
-    ]
-
-
 def _timed(rows: Iterable[Row], problem: Problem) -> list[Row]:
-    """Return the rows with warm samples of a correct candidate on problems that differ from this
-    one in their sizes only.
-    """
+    """Return the rows with warm samples on problems that differ from this one in their sizes only."""
     return [
         row
         for row in rows
-        if row["status"] == "correct" and row["samples_us"] and row["state"] == "warm"
-        if all(row[name] == getattr(problem, name) for name in ("element_type", *VARIED))
+        if row["state"] == "warm"
+        and all(row[name] == getattr(problem, name) for name in ("element_type", *VARIED))
     ]
 
 
@@ -139,14 +126,15 @@ def _largest_square(rows: Iterable[Row], kind: str) -> tuple[int, int, int]:
     return (max(sizes, default=0),) * 3
 
 
-def _fastest_first(rows: Iterable[Row], size: tuple[int, int, int]) -> list[Row]:
-    """Return the rows of a size by their speedup over the reference, as the sweep, the confirmation
+def _fastest_first(rows: Iterable[Row], size: tuple[int, int, int]) -> Iterator[Row]:
+    """Yield the rows of a size by their speedup over the reference, as the sweep, the confirmation
     and all tables order too: by the median of paired ratios.
     """
-    return sorted(
+    ordered = sorted(
         (row for row in rows if _size(row) == size),
         key=lambda row: -paired_ratio(row["reference_us"], row["samples_us"])[0],
     )
+    return (row for row in ordered if not is_refused(row))
 
 
 def _agrees(label: str, given: Mapping[str, Sequence[str]]) -> bool:

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,18 @@ def drop_others(folder: Path, kept: Iterable[Path]) -> None:
 def is_confirmation(path: Path) -> bool:
     """Return whether a file with samples is one of the confirmation."""
     return path.name.partition(".")[0] == CONFIRMED
+
+
+def missing_parts(paths: Collection[Path]) -> list[Path]:
+    """Return the files of the parts that others of the same job tell of: `confirmed.2of3` of
+    `confirmed.1of3`.
+    """
+    needed = set()
+    for path in paths:
+        if part := re.fullmatch(r"(.+)\.\d+of(\d+)", path.stem):
+            numbers = range(1, int(part[2]) + 1)
+            needed |= {path.with_name(f"{part[1]}.{n}of{part[2]}.parquet") for n in numbers}
+    return sorted(needed.difference(paths))
 
 
 def contents(paths: Iterable[Path | str]) -> str:

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
+from ladder.core.types import FAILED
 from ladder.storage.columns import schema
+from ladder.storage.dataset_layout import confirmations
 
 SCHEMA = schema("samples")
 """One row per measurement. Element i of every list is from round i; `throttle_reasons` has the bits
@@ -30,6 +32,8 @@ UNKNOWN = "no crc32"
 """What stands in a file's metadata in place of its checksum, of the same length, while the checksum
 is computed.
 """
+CANDIDATE = ("kernel", "element_type", "configuration")
+"""The columns that identify a candidate."""
 BATCH = 1000
 """Rows that are turned into JSON at once."""
 READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "energy_j", "power_w")
@@ -140,3 +144,29 @@ def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     for row in rows:
         row |= {name: int(row[name]) for name in THREES if str(row[name]).isdigit()}
     return rows, _session(table.schema.metadata or {})
+
+
+def ranked(folder: Path) -> list[dict[str, Any]]:
+    """Return the measurements of a dataset's sweep by which the tables rank configurations: correct
+    and not stopped early. Each has the dataset's `folder`.
+
+    This needs no pandas, which takes longer to import than all else of `ladder try`, and no
+    complete dataset: a campaign may be under way.
+    """
+    return [
+        row | {"folder": folder}
+        for path in sorted(folder.glob("samples/*.parquet"))
+        for row in read(path)[0]
+        if row["status"] == "correct" and row["samples_us"] and row["stop"] != "race"
+    ]
+
+
+def is_refused(row: Mapping[str, Any]) -> bool:
+    """Return whether the confirmation refuses the candidate of a row that `ranked` returned, as the
+    tables then say.
+    """
+    return any(
+        other["status"] in FAILED and all(other[name] == row[name] for name in CANDIDATE)
+        for path in confirmations(row["folder"])
+        for other in read(path)[0]
+    )
