@@ -7,8 +7,9 @@ Published data determine the exact numbers of each claim: `results/published/cla
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ EXACT = (0.0, 0)
 """The spread of a value that is compared with 1."""
 Entry = Mapping[str, Any]
 """The result of comparing data with a claim or an item of it: a row of `claims.json`."""
-Limits = Mapping[str, Mapping[LimitKey, Limit]]
+Limits = Callable[[str], Mapping[LimitKey, Limit]]
+"""Returns the limits between data and a published dataset, by its name."""
 Origins = Mapping[Key, Entry]
 """What is claimed of each item of a claim: the entries that published data are compared with."""
 
@@ -176,18 +178,15 @@ def finding_of(entry: Entry) -> Finding:
 
 
 def _judged(
-    claim: Claim, data: Data, finding: Finding, origin: Entry | None, limits: Limits, count: int
+    claim: Claim, data: Data, finding: Finding, origin: Entry | None, between: Limits, count: int
 ) -> dict[str, Any]:
-    """Return the entry of an item of a claim, compared with what is claimed of it.
-
-    `limits` are those between the data and published data, by the name of these.
-    """
+    """Return the entry of an item of a claim, compared with what is claimed of it."""
     published, limit = None, None
     if origin:
         published = finding_of(origin)
         limit = published.prediction
         if claim.test != NEAR:
-            limit = limits[origin["dataset"]].get(finding.limit_of)
+            limit = between(origin["dataset"]).get(finding.limit_of)
     state = judge(claim, finding, published, limit, count)
     usual = published.marks if published else ()
     state = state if stands(claim, state, finding.marks, usual) else AGAIN
@@ -230,13 +229,12 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
     everything, claims = everything or published_data(root), read(root)
     findings = {claim.id: _findings(claim, everything) for claim in claims}
     origins = {claim.id: _origins(claim, findings[claim.id]) for claim in claims}
-    between = {
-        data.name: {
-            other.name: limits(root / PUBLISHED, data.environment, other.environment)
-            for other in everything
-        }
-        for data in everything
-    }
+    environments = {data.name: data.environment for data in everything}
+
+    @cache
+    def between(name: str, other: str) -> Mapping[LimitKey, Limit]:
+        return limits(root / PUBLISHED, environments[name], environments[other])
+
     entries = []
     for claim in claims:
         count = _together(claim, claims, origins)
@@ -252,7 +250,8 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
                     against = _entry(claim, MEAN, CLAIMED, over_machines(others), origin)
                 elif claim.fixed and data is several[0][0]:
                     continue
-                entry = _judged(claim, data, finding, against, between[data.name], count)
+                of_data = partial(between, data.name)
+                entry = _judged(claim, data, finding, against, of_data, count)
                 refuted = claim.fixed and entry["state"] == FAILED
                 entries.append(entry | ({"known": True} if refuted else {}))
         if not origins[claim.id]:
@@ -332,10 +331,12 @@ def held_against(root: Path, data: Data) -> list[dict[str, Any]]:
     for entry in read_published(root):
         if entry["value"] is not None and entry["state"] != FAILED:
             origins.setdefault(claim_of(entry), {})[tuple(entry["key"])] = entry
-    between = {}
-    for name, folder in runs(root / PUBLISHED).items():
-        environment = read_environment(folder / "environment.json")
-        between[name] = limits(root / PUBLISHED, data.environment, environment)
+
+    @cache
+    def between(name: str) -> Mapping[LimitKey, Limit]:
+        environment = read_environment(root / PUBLISHED / name / "environment.json")
+        return limits(root / PUBLISHED, data.environment, environment)
+
     claims, data = read(root), _of_published_kernels(root, data)
     entries = []
     for claim in claims:
