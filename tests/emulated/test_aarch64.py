@@ -11,12 +11,12 @@ from ladder.compiling.toolchain import FLAGS as COMPILER_FLAGS
 from ladder.devices.operands import places
 from ladder.measuring.gauntlet import describe, problems
 from ladder.model.kernel import Configuration, Kernel
-from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from problems import complaint, drawn
+from rungs import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = [kernel for kernel in discover(ROOT).values() if kernel.kind == "cpu"]
+KERNELS = [kernel for kernel in ALL.values() if kernel.kind == "cpu"]
 CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
 FLAGS = [flag for flag in COMPILER_FLAGS["cc"] if flag != "-march=native"] + ["-march=armv9-a"]
 """A cross-compiler knows no native processor; GH200 and DGX Spark have Armv9."""

@@ -13,15 +13,16 @@ import pytest
 from ladder.cli.new_kernel import TEXT
 from ladder.measuring.gauntlet import describe, problems
 from ladder.model.kernel import Configuration, Kernel
-from ladder.model.kernel_file import discover, parse
+from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
 from planted import written
 from problems import complaint, few, launch, lower_kernel, two_configurations
+from rungs import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = [
     kernel
-    for kernel in discover(ROOT).values()
+    for kernel in ALL.values()
     if kernel.path.suffix == ".cu" and not kernel.architecture and not kernel.uses
 ]
 CASES = [

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 from ladder.measuring.gauntlet import describe, problems_for
 from ladder.model.kernel import Configuration, Kernel
-from ladder.model.kernel_file import discover, parse
+from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
 from problems import DEVICE, complaint
+from rungs import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = [
     kernel
-    for kernel in discover(ROOT).values()
+    for kernel in ALL.values()
     if kernel.architecture == "sm_90a" and "bfloat16" in kernel.element_types and not kernel.uses
 ]
 MOST_PRODUCTS = 30_000_000

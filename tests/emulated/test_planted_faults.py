@@ -12,9 +12,9 @@ import emulator
 import pytest
 from ladder.measuring.gauntlet import problems
 from ladder.model.kernel import Configuration
-from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from problems import complaint, few, launch, lower_kernel
+from rungs import ALL
 from test_emulated import ROOT
 
 Symptom = Literal["race", "outside", "divergence", "result"]
@@ -144,7 +144,7 @@ file), the text replaced (its first occurrence), and the text put there.
 def test_planted_fault_is_found(
     symptom: Symptom, name: str, header: str, right: str, wrong: str, tmp_path: Path
 ) -> None:
-    kernel = discover(ROOT)[f"cuda/{name}"]
+    kernel = ALL[f"cuda/{name}"]
     configuration = Configuration("float32", tuple(kernel.parameters.items()))
     source = kernel.source(configuration)
     include = tmp_path / "include"

@@ -2,12 +2,11 @@
 
 import synthetic
 from ladder.analysis.dataset import Dataset
-from ladder.core.files import ROOT
 from ladder.figures import draw as figures
 from ladder.figures.data import View
-from ladder.model.kernel_file import discover
 from ladder.storage import csv_files
 from ladder.storage.dataset_layout import DRAWN_FROM
+from rungs import ALL
 
 _DRAWN = {}
 """The figures that were drawn, with the dataset of each: tests share them, and change none."""
@@ -15,7 +14,7 @@ _DRAWN = {}
 
 def made(folder, **given):
     """The tables of a made-up dataset as figures read them, and its environment."""
-    dataset = Dataset.open(synthetic.write(folder, **given), discover(ROOT).values())
+    dataset = Dataset.open(synthetic.write(folder, **given), ALL.values())
     dataset.write({name: folder / f"{name}.csv" for name in DRAWN_FROM})
     return {
         name: csv_files.read_csv(folder / f"{name}.csv") for name in DRAWN_FROM

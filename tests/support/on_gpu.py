@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ladder.model import kernel_file
 from ladder.model.problem import Problem
-from planted import ROOT
+from rungs import ALL
 
-KERNELS = [kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"]
+KERNELS = [kernel for kernel in ALL.values() if kernel.kind == "cuda"]
 LAYOUTS: list[dict[str, Any]] = [
     {},
     {"padding": 4, "alpha": -1.5, "beta": 0.5},

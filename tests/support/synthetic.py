@@ -10,12 +10,11 @@ import math
 
 import numpy as np
 import pandas as pd
-from ladder.core.files import ROOT
 from ladder.model.baselines import BASELINES
-from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.storage import published_index, samples
 from ladder.storage.columns import names
+from rungs import ALL
 
 SHARES = {
     "01_naive_uncoalesced": 0.012,
@@ -222,7 +221,7 @@ def index(published):
 
 @functools.cache
 def _cuda_kernels():
-    return {kernel.name: kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda"}
+    return {kernel.name: kernel for kernel in ALL.values() if kernel.kind == "cuda"}
 
 
 def _labels(kernel):

@@ -8,10 +8,10 @@ from ladder.core import yaml_schema
 from ladder.core.errors import InputError
 from ladder.devices import detect
 from ladder.devices.detect import DetectedDevice
-from ladder.model import campaign, campaign_file, kernel_file
+from ladder.model import campaign, campaign_file
 from planted import ROOT, written
+from rungs import ALL as KERNELS
 
-KERNELS = kernel_file.discover(ROOT)
 BASE = """
 campaign: test
 kernels: [cuda/03_shared_tile, cpu/03_blocked]

@@ -19,7 +19,8 @@ from ladder.measuring.verify import fault, judge
 from ladder.model import kernel_file
 from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
-from planted import ROOT, c_kernel, written
+from planted import c_kernel, written
+from rungs import ALL
 from threadpoolctl import ThreadpoolController
 
 SHAPES = [
@@ -38,7 +39,7 @@ LAYOUTS = [
     {"alpha": 0.0, "beta": 1.0},
     {"alpha": 0.0},
 ]
-KERNELS = [kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cpu"]
+KERNELS = [kernel for kernel in ALL.values() if kernel.kind == "cpu"]
 CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
 
 

@@ -5,8 +5,8 @@ the tensor cores.
 import pytest
 from ladder.compiling import compilers, cubin
 from ladder.model.kernel import Configuration
-from ladder.model.kernel_file import discover
 from planted import ROOT
+from rungs import ALL
 
 pytestmark = pytest.mark.slow
 GEMM = 'extern "C" __global__ void gemm(float* C, const float* A, int n) { %s }'
@@ -151,7 +151,7 @@ def test_state_is_named_on_every_architecture(arch):
     ],
 )
 def test_the_rungs(name, compiler, expected):
-    kernel = discover(ROOT)[f"cuda/{name}"]
+    kernel = ALL[f"cuda/{name}"]
     configuration = Configuration("float32", tuple(kernel.parameters.items()))
     binary = compiled(kernel.source(configuration), kernel.architecture or "sm_90", compiler)
     assert cubin.uses_tensor_cores(binary) == expected

@@ -9,11 +9,8 @@ import documented
 import yaml
 from documented import CI
 from ladder.cli.main import parser
-from ladder.model.kernel_file import discover
 from planted import ROOT
-
-KERNELS = discover(ROOT)
-
+from rungs import ALL as KERNELS
 
 NAMES = [*documented.commands(), *(block.name for block in documented.blocks())]
 PATTERNS = [

@@ -21,11 +21,11 @@ from ladder.compiling import toolchain
 from ladder.core.expressions import cpp, evaluate
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.kernel import Configuration
-from ladder.model.kernel_file import DEVICE_NAMES, discover, parse
+from ladder.model.kernel_file import DEVICE_NAMES, parse
 from ladder.model.problem import Problem
 from planted import ROOT, written
+from rungs import ALL as KERNELS
 
-KERNELS = discover(ROOT)
 CUDA_H = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "include"
 MAIN = """
 #include "gemm.h"

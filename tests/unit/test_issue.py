@@ -6,8 +6,8 @@ import pytest
 from ladder.compiling import compilers, issue_model
 from ladder.compiling.issue_model import Instruction
 from ladder.model.kernel import Configuration
-from ladder.model.kernel_file import discover
 from planted import ROOT
+from rungs import ALL
 
 EVEN, ODD = range(32, 64, 2), range(33, 64, 2)
 A, B, C = 1, 2, 4
@@ -103,7 +103,7 @@ def test_the_densest_loop_is_found():
 
 
 def compiled(name, element_type="float32", **parameters):
-    kernel = discover(ROOT)[f"cuda/{name}"]
+    kernel = ALL[f"cuda/{name}"]
     configuration = Configuration(element_type, tuple((kernel.parameters | parameters).items()))
     return compilers.compile_source(
         "nvcc",

@@ -13,7 +13,7 @@ from ladder.core.expressions import evaluate
 from ladder.model import kernel_file
 from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
-from planted import ROOT
+from rungs import ALL
 
 LANES = range(32)
 H200 = {
@@ -135,9 +135,7 @@ def test_occupancy_agrees_with_the_toolkits_own_calculator(tmp_path, capability,
     assert blocks == [int(line) for line in done.stdout.split()]
 
 
-CUDA = {
-    kernel.name: kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"
-}
+CUDA = {kernel.name: kernel for kernel in ALL.values() if kernel.kind == "cuda"}
 ENVIRONMENT = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
 
 

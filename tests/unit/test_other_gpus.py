@@ -9,9 +9,9 @@ import pytest
 from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_kernel
 from ladder.model.kernel import Configuration
-from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from planted import ROOT
+from rungs import ALL
 
 PAGE = ROOT / "docs" / "workstation.md"
 HEAD = (
@@ -32,9 +32,7 @@ Specifications per Compute Capability").
 REGISTERS = 65536
 """The most that a block may have (same table)."""
 NVRTC = (("compiler", "nvrtc"),)
-RUNGS = [
-    kernel for kernel in discover(ROOT).values() if kernel.path.suffix == ".cu" and not kernel.uses
-]
+RUNGS = [kernel for kernel in ALL.values() if kernel.path.suffix == ".cu" and not kernel.uses]
 PROBLEM = Problem(4096, 4096, 4096)
 
 

@@ -10,11 +10,10 @@ import pytest
 import random_problems
 from ladder.measuring.verify import Verdict
 from ladder.model.kernel import Configuration
-from ladder.model.kernel_file import discover
-from planted import ROOT
+from rungs import ALL
 
-RUNG = discover(ROOT)["cuda/41_half_shifted_rows"]
-TENSOR_MAPS = discover(ROOT)["cuda/30_half_tensor_maps"]
+RUNG = ALL["cuda/41_half_shifted_rows"]
+TENSOR_MAPS = ALL["cuda/30_half_tensor_maps"]
 NAMES = {"sm_count": 132, "shared_memory_per_block": 232448, "clusters_of_4": 30}
 CORRECT = Verdict("correct")
 

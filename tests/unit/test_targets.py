@@ -10,12 +10,12 @@ import pytest
 import synthetic
 from ladder.core.errors import InputError
 from ladder.devices.detect import DetectedDevice
-from ladder.model import campaign_file, kernel_file
+from ladder.model import campaign_file
 from ladder.pipeline import campaigns, datasets, messages, targets
 from ladder.storage import dataset_layout
 from planted import ROOT, written
+from rungs import ALL as KERNELS
 
-KERNELS = kernel_file.discover(ROOT)
 GPU = DetectedDevice("nvidia-x", "cuda", "NVIDIA X", "sm_90", 2**30)
 CPU = DetectedDevice("cpu-y", "cpu", "Y", "cpu-y", 2**30)
 DATA = {

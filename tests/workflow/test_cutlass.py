@@ -3,9 +3,9 @@
 import pytest
 from ladder.compiling import compile, interface
 from ladder.core.files import ROOT
-from ladder.model.kernel_file import discover
+from rungs import ALL
 
-KERNELS = [kernel for kernel in discover(ROOT).values() if "cutlass" in kernel.uses]
+KERNELS = [kernel for kernel in ALL.values() if "cutlass" in kernel.uses]
 
 
 @pytest.mark.cutlass

@@ -5,11 +5,11 @@ import re
 import foreign_faults
 import pytest
 from ladder.compiling import compile, interface
-from ladder.core.files import ROOT
-from ladder.model.kernel_file import discover, parse
+from ladder.model.kernel_file import parse
 from planted import written
+from rungs import ALL
 
-KERNELS = [kernel for kernel in discover(ROOT).values() if kernel.path.suffix == ".py"]
+KERNELS = [kernel for kernel in ALL.values() if kernel.path.suffix == ".py"]
 pytestmark = pytest.mark.triton
 
 
