@@ -12,6 +12,7 @@ from ladder.claims import judge
 from ladder.core.errors import InputError, clear_errors
 from ladder.core.files import ROOT, write_whole
 from ladder.figures import main_loops, precisions
+from ladder.storage.dataset_layout import JUDGED, PUBLISHED
 
 from book import data_dictionary, loops, pages
 from book.data import Story
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     if not asked:
         write_whole(ROOT / "docs" / "data.md", data_dictionary.page().encode())
-        judge.write_published(ROOT, story.entries)
+        judge.write(judge.claimed(story.entries), ROOT / PUBLISHED / JUDGED)
         drawn = main_loops.write(loops.of_main_line(story)), precisions.write(story.precisions())
         print(*drawn, sep="\n", flush=True)
     for path in asked or pages.DOCUMENTS:

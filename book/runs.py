@@ -3,9 +3,11 @@ datasets.
 """
 
 import math
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -139,6 +141,18 @@ def alone(root: Path, data: View) -> list[str]:
     ]
 
 
+def from_lock(entry: Mapping[str, Any], run: str, environment: Mapping[str, Any]) -> list[str]:
+    """Return whether the packages of a run in an entry of the index were those of the lock, `yes`,
+    `no` or `not known`, and which were not.
+
+    Data older than the key `python.differs_from_lock` of `environment.json` name the versions of
+    few packages.
+    """
+    if run in entry.get("not_from_lock", {}):
+        return ["no", entry["not_from_lock"][run]]
+    return ["yes" if "differs_from_lock" in environment.get("python", {}) else "not known", ""]
+
+
 def datasets(story: Story) -> str:
     """Return all published datasets: device and campaign, run, kind, commit, whether from the lock,
     and why each is kept.
@@ -150,7 +164,7 @@ def datasets(story: Story) -> str:
         group, _, run = name.rpartition("/")
         environment = read_environment(folder / "environment.json")
         form = "featured" if run == index[group]["featured"] else "repeat"
-        locked, _, packages = published_index.from_lock(index, name, environment).partition(": ")
+        locked, packages = from_lock(index[group], run, environment)
         others |= set(packages.split(", ")) - {""}
         rows.append(
             [

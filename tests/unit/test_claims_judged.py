@@ -17,7 +17,7 @@ from ladder.claims.definitions import NOTHING
 from ladder.claims.judge import CLAIMED, ELSEWHERE, FAILED, MEAN, REPRODUCED, UNSURE
 from ladder.core.errors import InputError
 from ladder.core.verdicts import AGAIN
-from ladder.storage.dataset_layout import PUBLISHED
+from ladder.storage.dataset_layout import JUDGED, PUBLISHED
 from planted import written
 
 SIZES = [(1024, 1024, 1024), (4096, 4096, 4096)]
@@ -84,7 +84,7 @@ def checkout(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Dataset, "open", cache(Dataset.open))  # each is read once for both
         repeatability.write(root / PUBLISHED)
-        judged.write_published(root, judged.of_published(root))
+        judged.write(judged.claimed(judged.of_published(root)), root / PUBLISHED / JUDGED)
     return root
 
 
@@ -254,7 +254,7 @@ def test_what_later_data_refute_is_counted_and_asked_of_nobody(tmp_path):
     found = [entry["state"] for entry in entries if entry["id"] == lost]
     assert found == [CLAIMED, REPRODUCED, FAILED]
     assert report.failed(entries) == []  # the published data's own
-    judged.write_published(tmp_path, entries)
+    judged.write(judged.claimed(entries), tmp_path / PUBLISHED / JUDGED)
     written = {entry["id"]: entry for entry in judged.read_published(tmp_path)}
     assert written[lost]["state"] == FAILED
     own = judged.held_against(tmp_path, evidence.of_samples(folder(tmp_path, 0)))

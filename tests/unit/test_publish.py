@@ -18,6 +18,8 @@ from ladder.storage import published_index
 from ladder.storage import samples as records
 from planted import ROOT, written
 
+from book.runs import from_lock
+
 KERNELS = ("03_shared_tile", "05_register_tile", "cublas")
 UUID = "GPU-5dee03ff-2a9f-8e77-ad15-8f2e57df1677"
 A, B = (f"nvidia-{letter}/default" for letter in "ab")
@@ -179,9 +181,8 @@ def test_a_dataset_with_other_packages_than_the_lock_is_named_in_the_index(
     publish.publish(source, copy, "other cuBLAS", repeat=True, not_from_lock=bool(words))
     index = published_index.read(copy)
     assert index[B].get("not_from_lock", {}) == ({LATER: words} if words else {})
-    known = f"no: {words}" if words else "yes"
-    assert published_index.from_lock(index, f"{B}/{LATER}", environment) == known
-    assert published_index.from_lock(index, f"{B}/{RUN}", {}) == "not known"
+    assert from_lock(index[B], LATER, environment) == ["no" if words else "yes", words]
+    assert from_lock(index[B], RUN, {}) == ["not known", ""]
 
 
 def test_packages_are_compared_with_every_version_in_the_lock(monkeypatch, tmp_path):

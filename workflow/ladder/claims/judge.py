@@ -293,7 +293,8 @@ def _origins(claim: Claim, findings: Mapping[Key, Findings]) -> dict[Key, dict[s
 
 
 def claimed(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the first entry of each claimed item: of the data that fix what is claimed.
+    """Return the first entry of each claimed item: of the data that fix what is claimed. The other
+    datasets' values for it are not in `results/published/claims.json`.
 
     Its state is `FAILED` if later published data refute it, but for a mean over machines, which has
     them in it.
@@ -304,13 +305,6 @@ def claimed(entries: Iterable[Entry]) -> list[Entry]:
         if entry["state"] == FAILED and not known["machines"]:
             first[entry["id"]] = {**known, "state": FAILED}
     return list(first.values())
-
-
-def write_published(root: Path, entries: Iterable[Entry]) -> None:
-    """Write `results/published/claims.json`: the claimed items, without the other datasets' values
-    for them.
-    """
-    write(claimed(entries), root / PUBLISHED / JUDGED)
 
 
 def read_published(root: Path) -> list[dict[str, Any]]:

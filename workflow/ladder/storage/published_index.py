@@ -115,24 +115,6 @@ def runs(published: Path) -> dict[str, Path]:
     return {f"{group}/{run}": published / group / run for group, names in ordered for run in names}
 
 
-def from_lock(index: Index, name: str, environment: Mapping[str, Any]) -> str:
-    """Return whether the packages of DEVICE/CAMPAIGN/RUN were those of the lock: `yes`, `not
-    known`, or `no: ` and which were not.
-
-    Data older than the key `python.differs_from_lock` of `environment.json` name the versions of
-    few packages.
-    """
-    group, _, run = name.rpartition("/")
-    differs = index[group].get("not_from_lock", {}).get(run)
-    return (
-        f"no: {differs}"
-        if differs
-        else "yes"
-        if "differs_from_lock" in environment.get("python", {})
-        else "not known"
-    )
-
-
 def featured(published: Path) -> dict[str, Path]:
     """Return the folder of the featured run of each device and campaign, by DEVICE/CAMPAIGN, in the
     order of `runs`.
