@@ -148,9 +148,9 @@ def from_lock(entry: Mapping[str, Any], run: str, environment: Mapping[str, Any]
     Data older than the key `python.differs_from_lock` of `environment.json` name the versions of
     few packages.
     """
-    if run in entry.get("not_from_lock", {}):
-        return ["no", entry["not_from_lock"][run]]
-    return ["yes" if "differs_from_lock" in environment.get("python", {}) else "not known", ""]
+    differs = entry.get("not_from_lock", {}).get(run, "")
+    known = "differs_from_lock" in environment.get("python", {})
+    return ["no" if differs else "yes" if known else "not known", differs]
 
 
 def datasets(story: Story) -> str:
