@@ -3,7 +3,6 @@ datasets.
 """
 
 import math
-from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -141,7 +140,7 @@ def alone(root: Path, data: View) -> list[str]:
     ]
 
 
-def from_lock(entry: Mapping[str, Any], run: str, environment: Mapping[str, Any]) -> list[str]:
+def from_lock(entry: dict[str, Any], run: str, environment: dict[str, Any]) -> list[str]:
     """Return whether the packages of a run in an entry of the index were those of the lock, `yes`,
     `no` or `not known`, and which were not.
 

@@ -300,6 +300,7 @@ ELSEWHERE: dict[str, list[str]] = {
     "nowhere: the network; `make test-slurm` installs the same lock": ["make setup-cluster"],
     "nowhere: Docker, Apptainer or a registry of your own": [
         "docker *",
+        "podman pull *",
         "apptainer run *",
         "make image IMAGE_ARGS=*",
         "podman build",
