@@ -179,7 +179,6 @@ ELSEWHERE: dict[str, list[str]] = {
         "make setup",
         "make lint",
         "make test",
-        "make test-all",
         "make test-slow",
         "make test-emulated",
         "make test-browser",
@@ -197,6 +196,7 @@ ELSEWHERE: dict[str, list[str]] = {
         "snakemake --cores 1 --config 'devices=[cpu]'",
     ],
     "`.ci/run`, in other words": [
+        "make test-all",
         "make setup-cutlass setup-triton",
         "snakemake --cores 1 published",
         "snakemake published",
