@@ -117,6 +117,7 @@ def test_the_earliest_data_claim_a_gain_and_all_others_are_judged(checkout):
     assert [entry["dataset"] for entry in later] == [RUN.format(run) for run in (0, 1, 3)]
     for entry in later:
         assert (entry["state"], entry["published"]) == (REPRODUCED, first["value"])
+        assert entry["limit"] > 1  # how far two of the model differ
     once = dict.fromkeys(entry["id"] for entry in entries)
     assert [entry["id"] for entry in judged.read_published(checkout)] == list(once)
 
@@ -273,6 +274,7 @@ def test_a_claim_holds_where_it_says_and_a_limit_is_of_one_model(checkout, judge
     gains = [entry for id, entry in entries.items() if id.startswith("gains:")]
     assert {entry["state"] for entry in gains} == {REPRODUCED}
     assert all(entry["limit"] is None for entry in gains)  # how far two models differ is not known
+    assert judge_run()[LOST.format(4096)]["limit"] > 1
     assert judge_run(23, on(kind="cpu"))["gains"]["state"] == ELSEWHERE
 
 
