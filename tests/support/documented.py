@@ -342,8 +342,7 @@ class Stranger(Project):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         for name in ("docs", "book", "studies", "tests", "results/published"):
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+            shutil.copytree(ROOT / name, folder / name)
         for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", ".gitignore"):
             shutil.copy(ROOT / name, folder)
         for name in ("ladder", "snakemake"):

@@ -188,18 +188,9 @@ def test_parts_of_a_confirmation_are_read_and_those_of_another_division_dropped(
     files.add("a")
     with pytest.raises(InputError, match=r"confirmed\.1of2\.parquet: confirms other samples"):
         files.load()
-
-
-@pytest.mark.parametrize("removed", ["samples/float32.2of2.parquet", "confirmed.2of3.parquet"])
-def test_a_dataset_without_one_of_its_parts_is_refused(tmp_path, removed):
-    folder = synthetic.write(tmp_path / "d", problems=synthetic.SMALL[:1], processes=2)
-    confirmed = folder / "confirmed.parquet"
-    for job, parts in ((folder / "samples" / "float32", 2), (folder / "confirmed", 3)):
-        for number in range(1, parts + 1):
-            shutil.copy(confirmed, f"{job}.{number}of{parts}.parquet")
-    (folder / removed).unlink()
-    with pytest.raises(InputError, match=rf"{folder / removed}: missing; .*Else run its campaign"):
-        Dataset.open(folder)
+    (files.folder / "confirmed.1of2.parquet").unlink()
+    with pytest.raises(InputError, match=r"confirmed\.1of2\.parquet: missing"):
+        files.load()
 
 
 def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
@@ -237,6 +228,12 @@ def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
             "float32.1of1",
             {"job": "float64.1of1"},
             r"has the measurements of float64\.1of1; expected those of float32\.1of1",
+        ),
+        (
+            "b",
+            "float32.1of2",
+            {"job": "float32.1of2"},
+            r"/float32\.2of2\.parquet: missing; .*Else run",
         ),
         ("b", "float32.1of1", {"job": "float32.1of1"}, ""),
     ],

@@ -48,13 +48,13 @@ def best(root, **given):
     return fastest and fastest[0].stem
 
 
-def measured(folder, *rungs, reference_us=(10.0,) * 3, stop="target", **given):
+def measured(folder, *rungs, reference_us=(10.0,) * 3, stop="target", status="correct", **given):
     """Samples of kernels that are there, each with its time, or its times, beside a reference of 10
     microseconds.
     """
     row = vars(Problem(64, 64, 64, **given)) | {
         "configuration": "-",
-        "status": "correct",
+        "status": status,
         "state": "warm",
         "stop": stop,
         "reference": "cublas",
@@ -103,7 +103,9 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(root):
     assert best(root) == "foreign"
     measured(own, ("slow", 7.0), ("foreign", 8.0))
     assert best(root) == "slow"
-    # neither does what it says of what is published for this one
+    # neither does what it says of what is incorrect here, or published for this device
+    measured(own, ("padded", 1.0), stop="", status="incorrect")
+    of_y.append(("padded", 1.0))
     published(results, y=[*of_y, ("fast", 1.0)], x=[("fast", 9.0)])
     assert best(root) == "slow"
     published(results, y=of_y, x=[("fast", 5.0)])

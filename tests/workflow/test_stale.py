@@ -54,9 +54,7 @@ def kept(done, tmp_path_factory):
     """A copy of all that a case may change, with its times."""
     folder = tmp_path_factory.mktemp("kept")
     for name in ("workflow", "kernels", "config", "results"):
-        shutil.copytree(
-            done.folder / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(done.folder / name, folder / name)
     shutil.copy2(done.folder / "gpus.json", folder)
     return folder
 

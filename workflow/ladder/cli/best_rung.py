@@ -14,8 +14,7 @@ from ladder.model.kernel_file import parse
 from ladder.model.problem import VARIED, Problem
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import read_environment
-from ladder.storage.published_index import kind_of
-from ladder.storage.samples import is_refused, ranked
+from ladder.storage.samples import is_ranked, is_refused, swept
 
 SIZE = {"cuda": 4096, "cpu": 256}
 """The size of the square that a kernel is tried on by default."""
@@ -31,21 +30,23 @@ def best_rung(
     """Return the kernel file and configuration of the fastest rung, relative to the reference, on a
     problem.
 
-    Of a configuration on a problem, the device's own results come before those published for it,
-    and these before those of other devices of its kind. If no result has the
+    The device's own results and those published for it come first. Published results of other
+    devices of its kind add the configurations and problems that these lack. If no result has the
     problem, the largest square up to `SIZE` in the results stands for it. Returns None if no result
     has a rung whose file still exists and that is compiled for the device. Of a parameter such as
     THREADS that is `given` values, the rung has one of these, if it has the parameter.
     """
-    published = _published()
-    alike = [group for group in published if kind_of(group) == device.kind]
-    alike.sort(key=lambda group: group.startswith(f"{device.slug}/"))
-    folders = [published[group] for group in alike]
-    folders += sorted((ROOT / "results").glob(f"*/{device.slug}"))
-    nearest = {_what(row): row for folder in folders for row in _timed(folder, problem)}
+    folders = sorted((ROOT / "results").glob(f"*/{device.slug}"))
+    own, others = [row for folder in folders for row in swept(folder)], list[Row]()
+    for group, folder in _published().items():
+        if group.startswith(f"{device.slug}/"):
+            own += swept(folder)
+        elif group.startswith("cpu-") == (device.kind == "cpu"):
+            others += swept(folder)
+    measured = {_what(row) for row in own}
     rows = [
         row
-        for row in nearest.values()
+        for row in _timed([*own, *(row for row in others if _what(row) not in measured)], problem)
         if row["kernel"] != tried.stem
         and not row["precision"]
         and _agrees(row["configuration"], given)
@@ -83,7 +84,7 @@ def fastest_result(
             continue
         rows = [
             row
-            for row in _timed(folder, Problem(1, 1, 1, element_type=element_type))
+            for row in _timed(swept(folder), Problem(1, 1, 1, element_type=element_type))
             if row["kernel"] == kernel.name and configuration in ("", row["configuration"])
         ]
         size = _largest_square(rows, "cuda")
@@ -103,15 +104,15 @@ def _published() -> dict[str, Path]:
     return published_index.featured(ROOT / "results" / "published")
 
 
-def _timed(folder: Path, problem: Problem) -> list[Row]:
-    """Return the rows of a dataset that count, with warm samples on problems that differ from this
-    one in their sizes only.
+def _timed(rows: Iterable[Row], problem: Problem) -> list[Row]:
+    """Return the rows that count, with warm samples on problems that differ from this one in their
+    sizes only.
     """
     return [
         row
-        for row in ranked(folder)
-        if row["state"] == "warm"
-        and all(row[name] == getattr(problem, name) for name in ("element_type", *VARIED))
+        for row in rows
+        if row["state"] == "warm" and is_ranked(row)
+        if all(row[name] == getattr(problem, name) for name in ("element_type", *VARIED))
     ]
 
 
@@ -145,8 +146,9 @@ def _agrees(label: str, given: Mapping[str, Sequence[str]]) -> bool:
 
 
 def _what(row: Row) -> tuple[Any, ...]:
-    """Return the kernel, configuration and size of a row."""
-    return row["kernel"], row["configuration"], *_size(row)
+    """Return the kernel, configuration and problem of a row."""
+    names = ("kernel", "configuration", "element_type", *VARIED)
+    return (*_size(row), *(row[name] for name in names))
 
 
 def _is_for(kernel: Kernel, device: DetectedDevice) -> bool:

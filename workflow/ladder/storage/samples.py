@@ -146,24 +146,26 @@ def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     return rows, _session(table.schema.metadata or {})
 
 
-def ranked(folder: Path) -> list[dict[str, Any]]:
-    """Return the measurements of a dataset's sweep by which the tables rank configurations: correct
-    and not stopped early. Each has the dataset's `folder`.
+def swept(folder: Path) -> list[dict[str, Any]]:
+    """Return the measurements of a dataset's sweep, each with the dataset's `folder`.
 
     This needs no pandas, which takes longer to import than all else of `ladder try`, and no
     complete dataset: a campaign may be under way.
     """
-    return [
-        row | {"folder": folder}
-        for path in sorted(folder.glob("samples/*.parquet"))
-        for row in read(path)[0]
-        if row["status"] == "correct" and row["samples_us"] and row["stop"] != "race"
-    ]
+    paths = sorted(folder.glob("samples/*.parquet"))
+    return [row | {"folder": folder} for path in paths for row in read(path)[0]]
+
+
+def is_ranked(row: Mapping[str, Any]) -> bool:
+    """Return whether the tables rank a configuration by a row of the sweep: it was correct and not
+    stopped early.
+    """
+    return bool(row["status"] == "correct" and row["samples_us"] and row["stop"] != "race")
 
 
 def is_refused(row: Mapping[str, Any]) -> bool:
-    """Return whether the confirmation refuses the candidate of a row that `ranked` returned, as the
-    tables then say.
+    """Return whether the confirmation refuses the candidate of a row of `swept`, as the tables then
+    say.
     """
     return any(
         other["status"] in FAILED and all(other[name] == row[name] for name in CANDIDATE)
