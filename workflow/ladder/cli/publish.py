@@ -8,7 +8,6 @@ command `sha256sum`, whose `--check` reads it too. Paths are relative to its fol
 files lead to `results/redrawn/`.
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -34,6 +33,7 @@ from ladder.storage.dataset_layout import (
     REDRAWN,
     TABLES,
     confirmations,
+    contents,
     read_environment,
 )
 from ladder.storage.published_index import INDEX, featured, together
@@ -45,10 +45,6 @@ PICTURE = re.compile(r"!\[[^]]*\]\(([^)\s]+)\)")
 NAMED = 5
 """The most files that a message names of a kind."""
 AGAIN = "Where it is committed, restore it: git checkout. Else publish the dataset again"
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _by_name(folder: Path, paths: Iterable[Path], prefix: str = "") -> dict[str, Path]:
@@ -80,7 +76,7 @@ def write_sums(folder: Path, drawn: Path) -> None:
     if not (folder / INDEX).exists():
         files |= _by_name(folder, folder.rglob("*"))
         files.pop(SUMS, None)
-    lines = [f"{_sha256(files[name])}  {name}\n" for name in sorted(files)]
+    lines = [f"{contents([files[name]])}  {name}\n" for name in sorted(files)]
     write_whole(folder / SUMS, "".join(lines).encode())
 
 
@@ -116,7 +112,7 @@ def _differ(
         f"differ from {SUMS}": [
             name
             for name, sha256 in expected.items()
-            if name in present and _sha256(present[name]) != sha256
+            if name in present and contents([present[name]]) != sha256
         ],
         f"not in {SUMS}": [name for name in required if name not in expected],
     }

@@ -2,7 +2,6 @@
 in several fresh processes.
 """
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from ladder.measuring.protocol import Candidate
 from ladder.model.baselines import is_baseline
 from ladder.model.campaign import SUSTAINED, Limits
 from ladder.model.problem import Problem
-from ladder.storage.dataset_layout import CONFIRMED
+from ladder.storage.dataset_layout import CONFIRMED, contents
 from ladder.storage.journal import Journal
 from ladder.storage.samples import read
 
@@ -230,10 +229,7 @@ class Confirmation(Run):
 
     def about(self) -> dict[str, Any]:
         return {
-            "jobs": {
-                path.stem: hashlib.sha256(path.read_bytes()).hexdigest()
-                for path in self.job.samples
-            },
+            "jobs": {path.stem: contents([path]) for path in self.job.samples},
             "within": self.job.plan["within"],
             "swept": self.job.swept,
         }

@@ -5,7 +5,6 @@ The sweep, the confirmation and `ladder try` measure through sessions. Each deci
 do about a candidate that fails.
 """
 
-import hashlib
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from ladder.model.baselines import BASELINES
 from ladder.model.campaign import Limits
 from ladder.model.hardware_limits import least_us
 from ladder.model.problem import Problem
+from ladder.storage.dataset_layout import contents
 from ladder.storage.samples import READINGS
 
 T = TypeVar("T")
@@ -379,7 +379,7 @@ def check_binary(candidate: Candidate) -> None:
     if candidate.path is None:
         return
     path = Path(candidate.binary)
-    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != candidate.sha256:
+    if not path.is_file() or contents([path]) != candidate.sha256:
         raise InputError(
             f"{path}: its sha256 is not the one in resources.csv; expected what was compiled. "
             f"Remove {path.parent} and run again"
