@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cache
 
 from ladder.compiling import provenance, toolchain
-from ladder.core import files
+from ladder.core import places
 from ladder.core.errors import InputError, clear_errors
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import detect
@@ -17,10 +17,10 @@ from ladder.pipeline.campaigns import Campaigns
 from ladder.storage import dataset_layout, published_index
 
 RUN = engine.Run()
-SNAKEFILE = files.ROOT / "Snakefile"
+SNAKEFILE = places.HOME / "Snakefile"
 
 with clear_errors():
-    start.check_installation(sys.executable, files.ROOT)
+    start.check_installation(sys.executable, places.HOME)
     # Snakemake runs scripts by this very variable, without quotes, and has no setting for it.
     sys.executable = start.unquoted(sys.executable)
     if workflow.is_main_process:
@@ -30,7 +30,6 @@ with clear_errors():
             f"{sys.executable} -m snakemake -s {shlex.quote(str(SNAKEFILE))} --cores 1",
         )
     CAMPAIGNS = Campaigns(
-        files.ROOT,
         list(map(Path, workflow.overwrite_configfiles)),
         dict(config),
         toolchain.architectures,
@@ -38,12 +37,12 @@ with clear_errors():
         is_main=workflow.is_main_process,
     )
     CAMPAIGN, REPRODUCED = CAMPAIGNS.name, CAMPAIGNS.reproduce_name
-    PUBLISHED = files.ROOT / dataset_layout.PUBLISHED
+    PUBLISHED = places.HOME / dataset_layout.PUBLISHED
     REDRAWN = datasets.published(PUBLISHED)
     FEATURED = published_index.featured(PUBLISHED)
 
 if workflow.is_main_process:
-    warnings = strays(files.ROOT)
+    warnings = [stray for place in places.both() for stray in strays(place)]
     # a driver that does not work stops only a campaign that measures a GPU
     with suppress(InputError):
         warnings += detect.left_out()
@@ -52,7 +51,7 @@ if workflow.is_main_process:
 # With --sdm apptainer, jobs run the image's package, which lies at this path: in its place they get the one of this checkout
 # (Apptainer's user guide, "Bind Paths and Mounts").
 BIND = "APPTAINER_BIND" if shutil.which("apptainer") else "SINGULARITY_BIND"
-bound = [f"{files.ROOT}:/opt/gemm-ladder", os.environ.get(BIND)]
+bound = [f"{places.HOME}:/opt/gemm-ladder", os.environ.get(BIND)]
 os.environ[BIND] = ",".join(filter(None, bound))
 
 

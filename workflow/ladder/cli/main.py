@@ -45,9 +45,10 @@ def publish(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.cli import publish
-        from ladder.core.files import ROOT
+        from ladder.core.places import HOME
+        from ladder.storage.dataset_layout import PUBLISHED
 
-        published = ROOT / "results" / "published"
+        published = HOME / PUBLISHED
         if given.dataset:
             folder = publish.publish(
                 given.dataset, published, given.why, given.repeat, given.not_from_lock
@@ -70,9 +71,10 @@ def repeat(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.analysis import repeatability
-        from ladder.core.files import ROOT
+        from ladder.core.places import HOME
+        from ladder.storage.dataset_layout import PUBLISHED
 
-        written = repeatability.write(ROOT / "results" / "published")
+        written = repeatability.write(HOME / PUBLISHED)
         print(
             "\n".join(map(str, written))
             or "no model of device has two published runs with a confirmation"
@@ -118,11 +120,11 @@ def compare(parser: ArgumentParser) -> Run:
     def run(given: Namespace) -> None:
         from ladder.analysis import compare
         from ladder.core.errors import MEASURE_AGAIN, NOTHING_MEASURED
-        from ladder.core.files import ROOT
-        from ladder.storage.dataset_layout import DRAWN_FROM
+        from ladder.core.places import HOME
+        from ladder.storage.dataset_layout import DRAWN_FROM, PUBLISHED
 
         try:
-            comparisons = compare.compare(given.folders, ROOT / "results" / "published")
+            comparisons = compare.compare(given.folders, HOME / PUBLISHED)
         except compare.NothingMeasured as error:
             print(f"Error: {error}", file=sys.stderr)
             sys.exit(NOTHING_MEASURED)

@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
+from ladder.core import places
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT, write_whole
+from ladder.core.files import write_whole
 from ladder.model.kernel import SUFFIXES
 from ladder.model.kernel_file import check_name
 
@@ -54,8 +55,8 @@ void gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb
 
 
 EXAMPLES = {
-    ".ptx": ROOT / "kernels" / "cuda" / "64_ptx.ptx",
-    "tensor": ROOT / "kernels" / "cuda" / "30_half_tensor_maps.cu",
+    ".ptx": places.HOME / "kernels" / "cuda" / "64_ptx.ptx",
+    "tensor": places.HOME / "kernels" / "cuda" / "30_half_tensor_maps.cu",
 }
 
 
@@ -66,7 +67,7 @@ def write(start: str, name: str) -> Path:
     """
     suffix = EXAMPLES[start].suffix if start in EXAMPLES else start
     (kind,) = (kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes)
-    path = ROOT / "kernels" / kind / f"{name}{suffix}"
+    path = places.project() / "kernels" / kind / f"{name}{suffix}"
     check_name(name, name)
     if taken := [
         path.with_suffix(other) for other in SUFFIXES[kind] if path.with_suffix(other).exists()

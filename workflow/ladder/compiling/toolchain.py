@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from ladder.core import places
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
 from ladder.devices.detect import DetectedDevice
 from ladder.devices.simulation import simulated
 from ladder.model.campaign import Campaign
@@ -38,7 +38,7 @@ PTXAS_FLAGS, NVRTC_APPEND_FLAGS, CPATH, COMPILER_PATH, LD_RUN_PATH and more. Wit
 their messages are in English, as `compilers` expects. docs/method.md lists those that change what a
 worker measures. LD_LIBRARY_PATH stays, because some machines have the driver there only.
 """
-TRITON = ROOT / ".venv-triton" / "bin" / "python"
+TRITON = places.find(".venv-triton") / "bin" / "python"
 """The Python of the environment that `make setup-triton` makes."""
 LIBRARIES = {"cutlass": ("nvidia-cutlass", "cutlass_library/source/include")}
 """Headers that a kernel may use: the header's name for them, their package, and their folder in it.
@@ -172,7 +172,7 @@ def named(command: Sequence[str]) -> str:
     return shlex.join([Path(command[0]).name, *command[1:]])
 
 
-def include_folders(kernel: Kernel) -> list[str]:
+def library_folders(kernel: Kernel) -> list[Path]:
     """Return the folders of the libraries that a kernel uses. Raises `InputError` if one, or the
     kernel's compiler, is not installed.
     """
@@ -182,7 +182,8 @@ def include_folders(kernel: Kernel) -> list[str]:
     for name in kernel.uses:
         package, folder = LIBRARIES[name]
         try:
-            folders.append(str(importlib.metadata.distribution(package).locate_file(folder)))
+            located = importlib.metadata.distribution(package).locate_file(folder)
+            folders.append(Path(str(located)))
         except importlib.metadata.PackageNotFoundError:
             raise InputError(
                 f"needs the headers of {package}; `make setup-{name}` installs them"
@@ -221,7 +222,7 @@ def triton_version() -> str:
     ] or [""]
     version = folder.removesuffix(".dist-info").partition("-")[2]
     (locked,) = re.findall(
-        r"^triton==([^ \\]+)", (ROOT / "envs" / "triton.lock").read_text(), re.MULTILINE
+        r"^triton==([^ \\]+)", (places.HOME / "envs" / "triton.lock").read_text(), re.MULTILINE
     )
     if version not in ("", locked):
         raise InputError(

@@ -15,6 +15,7 @@ import yaml
 from ladder.core import yaml_schema
 from ladder.core.errors import InputError, one_of
 from ladder.core.files import digest
+from ladder.core.places import both
 from ladder.core.types import KINDS
 from ladder.model.baselines import BASELINES
 from ladder.model.campaign import Campaign, Confirm, Limits, Partition
@@ -27,45 +28,47 @@ MAX_PROBLEMS = 10_000
 """The most problems of one entry of `problems`. A longer list is a mistake rather than a plan."""
 
 
-def find(folder: Path, name: str) -> Path:
-    """Return the file under `config/` whose `campaign:` is `name`.
+def find(name: str) -> Path:
+    """Return the file in `config/`, of the project or else of home, whose `campaign:` is `name`.
 
     Raises `InputError` that lists the known campaigns, or that names a file that is not YAML.
     """
-    paths: dict[str, list[Path]] = {}
-    errors = []
-    for path in sorted(folder.glob("*.yaml")):
-        try:
-            data = yaml_schema.load(yaml_schema.read(path), str(path))
-        except InputError as error:  # perhaps another campaign's
-            errors.append(error)
-            continue
-        if isinstance(data, dict) and "campaign" in data:
-            paths.setdefault(str(data["campaign"]), []).append(path)
-    if name in paths:
-        first, *others = paths[name]
-        if others:
-            raise InputError(
-                f"{others[0]}: campaign: got {name}, as in {first}; expected another name in one "
-                "of them"
-            )
-        return first
+    known: list[str] = []
+    errors: list[InputError] = []
+    folders = [place / "config" for place in both()]
+    for folder in folders:
+        paths: dict[str, list[Path]] = {}
+        for path in sorted(folder.glob("*.yaml")):
+            try:
+                data = yaml_schema.load(yaml_schema.read(path), str(path))
+            except InputError as error:  # perhaps another campaign's
+                errors.append(error)
+                continue
+            if isinstance(data, dict) and "campaign" in data:
+                paths.setdefault(str(data["campaign"]), []).append(path)
+        if name in paths:
+            first, *others = paths[name]
+            if others:
+                raise InputError(
+                    f"{others[0]}: campaign: got {name}, as in {first}; expected another name in "
+                    "one of them"
+                )
+            return first
+        known += paths
     if errors:
         raise errors[0]
     raise InputError(
-        f"--config campaign={name}: no such campaign in {folder}; expected one of "
-        f"{', '.join(paths)}"
+        f"--config campaign={name}: no such campaign in {' or '.join(map(str, folders))}; expected "
+        f"one of {', '.join(dict.fromkeys(known))}"
     )
 
 
-def read(
-    folder: Path, files: Sequence[Path], given: Mapping[str, Any]
-) -> tuple[dict[str, Any], str]:
+def read(files: Sequence[Path], given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the data of the campaign that the command line asks for, and the name of its source in
     messages.
 
     `files` are those of --configfile, which Snakemake has already merged into `given`. Without
-    `files`, `given` names a campaign under `folder` and overrides its values. If `given` chooses
+    `files`, `given` names a campaign that `find` returns, and overrides its values. If `given` chooses
     other kernels than the file, the result is a separate campaign whose name says which: the tables
     and figures of the whole campaign stay. Raises `InputError` for a file that our loader refuses,
     for an unknown name, and for data that break the schema.
@@ -78,7 +81,7 @@ def read(
             whole |= yaml_schema.load(text, str(file)) or {}
             by_snakemake |= yaml.safe_load(text) or {}
     else:
-        files = [find(folder, str(given.get("campaign", "default")))]
+        files = [find(str(given.get("campaign", "default")))]
         whole = yaml_schema.load(yaml_schema.read(files[0]), str(files[0]))
         # Snakemake makes a number of some names
         by_snakemake = {"campaign": given.get("campaign")}

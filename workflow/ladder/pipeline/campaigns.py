@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ladder.core import places
 from ladder.core.errors import InputError, one_of
 from ladder.core.files import read_json
 from ladder.devices import detect
@@ -20,7 +21,7 @@ from ladder.devices.detect import DetectedDevice
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
-from ladder.model.kernel_file import discover
+from ladder.model.kernel_file import everywhere
 from ladder.pipeline.targets import Targets, about_gpus
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED
 from ladder.storage.published_index import featured, kernel_ids
@@ -38,8 +39,6 @@ class Campaigns:
     reproduce`.
     """
 
-    root: Path
-    """The folder of the checkout."""
     config_files: Sequence[Path]
     """The files of --configfile."""
     config: Mapping[str, Any]
@@ -62,29 +61,29 @@ class Campaigns:
 
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
-        """All usable kernels of the checkout, by id."""
-        return discover(self.root, self.refused)
+        """All usable kernels of the project and of home, by id."""
+        return everywhere(self.refused)
 
     def _ids(self) -> list[str]:
-        """Return the ids of all kernels of the checkout, usable or not."""
+        """Return the ids of all these kernels, usable or not."""
         return sorted({*self.kernels, *self.refused})
 
     def _read(self, config: Mapping[str, Any]) -> Read:
-        data, source = campaign_file.read(self.root / "config", self.config_files, config)
+        data, source = campaign_file.read(self.config_files, config)
         if data.get("kernels") == "published":
             data["kernels"] = self._published_ids(source, data.get("element_types", ["float32"]))
         return (self._narrowed_to_claim(data, source) if "claim" in data else data), source
 
     def _published_ids(self, source: str, element_types: Sequence[str]) -> list[str]:
-        """Return the ids of the kernels published in these element types that this checkout has.
-        Raises `InputError` if it has none.
+        """Return the ids of the kernels published in these element types that are here. Raises
+        `InputError` if none is.
         """
-        published = kernel_ids(featured(self.root / PUBLISHED).values(), element_types)
+        published = kernel_ids(featured(places.HOME / PUBLISHED).values(), element_types)
         ids = [id for id in published if id in self._ids()]
         if not ids:
             raise InputError(
-                f"{source}: kernels: got published, but {self.root / PUBLISHED} has none of this "
-                "checkout's kernels"
+                f"{source}: kernels: got published, but {places.HOME / PUBLISHED} has none of the "
+                "kernels that are here"
             )
         return ids
 
@@ -94,7 +93,7 @@ class Campaigns:
 
         Raises `InputError` for an unknown claim.
         """
-        claim, path = data["claim"], self.root / PUBLISHED / JUDGED
+        claim, path = data["claim"], places.HOME / PUBLISHED / JUDGED
         entries = read_json(path) if path.exists() else []
         about = [entry for entry in entries if f"{entry['id']}:".startswith(f"{claim}:")]
         if not about:

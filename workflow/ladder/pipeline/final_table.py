@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.tables import headline_problem
-from ladder.core import verdicts
-from ladder.core.files import ROOT
+from ladder.core import places, verdicts
 from ladder.core.surroundings import remarks
 from ladder.core.types import FAILED, rate_unit
 from ladder.model.baselines import is_baseline
@@ -286,8 +285,8 @@ def failures(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
 
 def _to_try(kind: str, row: Row) -> str:
     """Return the command that tries the configuration of a row of `summary.csv` on its problem."""
-    path = path_of(ROOT, kind, row["kernel"]).relative_to(ROOT)
-    words = [".venv/bin/ladder", "try", str(path), "--problem", f"{row['m']}x{row['n']}x{row['k']}"]
+    path = places.named(path_of(kind, row["kernel"]))
+    words = [".venv/bin/ladder", "try", path, "--problem", f"{row['m']}x{row['n']}x{row['k']}"]
     if row["element_type"] != "float32":
         words += ["--type", row["element_type"]]
     # the label says what is unusual; with a space, a value such as -1 would be an option

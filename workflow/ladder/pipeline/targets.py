@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ladder.core import places
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.core.types import KINDS
@@ -23,7 +24,7 @@ from ladder.storage.dataset_layout import CONFIRMED, JUDGED, TABLES, contents
 @dataclass(frozen=True)
 class Targets:
     """A campaign on its devices. Paths are relative to the folder that Snakemake runs in; those of
-    kernels are absolute.
+    kernels are absolute, and in plans as `places.find` takes them.
     """
 
     campaign: Campaign
@@ -137,7 +138,11 @@ class Targets:
                 }
                 for configuration, objection in self.campaign.configurations[kernel.id]
             ]
-            made = {"kernel": kernel.id, "digest": kernel.digest, "configurations": configurations}
+            made = {
+                "path": places.named(kernel.path),
+                "digest": kernel.digest,
+                "configurations": configurations,
+            }
             yield f"compile-{arch}-{kernel.name}", made
         for slug, kind in self.datasets.kinds.items():
             machine, campaign = self.machine(slug), self.campaign
