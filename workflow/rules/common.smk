@@ -17,7 +17,7 @@ from ladder.pipeline.campaigns import Campaigns
 from ladder.storage import dataset_layout, published_index
 
 RUN = engine.Run()
-SNAKEFILE = places.HOME / "Snakefile"
+SNAKEFILE = places.HOME / "workflow" / "Snakefile"
 
 with clear_errors():
     start.check_installation(sys.executable, places.HOME)

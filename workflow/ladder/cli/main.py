@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -240,8 +240,9 @@ def new(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.cli import new_kernel
+        from ladder.core import places
 
-        path = new_kernel.write(given.start or ".cu", given.name)
+        path = new_kernel.write(given.start or ".cu", given.name, places.project())
         print(f"wrote {path}; now: ladder try {shlex.quote(str(path))}")
 
     return run
@@ -271,7 +272,57 @@ def export(parser: ArgumentParser) -> Run:
     return run
 
 
+def init(parser: ArgumentParser) -> Run:
+    """Begin a project: a folder with a kernel, a campaign, a .gitignore and a file for a CI.
+
+    Files that are there stay.
+    """
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="by default the current one",
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder.cli import project
+
+        for path in project.init(given.folder):
+            print(f"wrote {path}")
+        print("now: ladder try kernels/cpu/mine.c, then: ladder run config/mine.yaml")
+
+    return run
+
+
+def run(parser: ArgumentParser) -> Run:
+    """Measure a campaign with Snakemake, in the folder of the project.
+
+    The results go to results/. The exit codes are those of the workflow: 0: success. 1: a step
+    could not run. 2: a kernel failed. 4: nothing was left to measure.
+    """
+    parser.add_argument(
+        "campaign", metavar="CAMPAIGN", help="a file, or the name of a campaign in config/"
+    )
+    parser.add_argument(
+        "options",
+        nargs=REMAINDER,
+        metavar="OPTION",
+        help="options and targets of Snakemake, such as --dry-run; --cores all is the default",
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder.cli import project
+
+        project.run(given.campaign, given.options)
+
+    return run
+
+
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
+    init: "ladder init my-kernels",
+    run: "ladder run config/smoke.yaml --cores 2",
     publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
     repeat: "ladder repeat",
     compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 "

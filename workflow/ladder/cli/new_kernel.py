@@ -60,14 +60,20 @@ EXAMPLES = {
 }
 
 
-def write(start: str, name: str) -> Path:
-    """Write a kernel that begins as a template of `TEXT` or as one of `EXAMPLES`; return its path.
+def write(start: str, name: str, folder: Path) -> Path:
+    """Write a kernel that begins as a template of `TEXT` or as one of `EXAMPLES`; return its path
+    in the project `folder`.
 
-    Raises `InputError` if the name is not valid or is taken.
+    Raises `InputError` if the folder is no project, and if the name is not valid or is taken.
     """
+    if not places.has_kernels(folder):
+        raise InputError(
+            f"{folder}: got neither kernels/cuda nor kernels/cpu; expected a project, which "
+            "`ladder init` begins"
+        )
     suffix = EXAMPLES[start].suffix if start in EXAMPLES else start
     (kind,) = (kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes)
-    path = places.project() / "kernels" / kind / f"{name}{suffix}"
+    path = folder / "kernels" / kind / f"{name}{suffix}"
     check_name(name, name)
     if taken := [
         path.with_suffix(other) for other in SUFFIXES[kind] if path.with_suffix(other).exists()
@@ -76,5 +82,6 @@ def write(start: str, name: str) -> Path:
     title = name.lstrip("0123456789_").replace("_", " ").capitalize() or name
     text = EXAMPLES[start].read_text() if start in EXAMPLES else TEXT[start].format(title=title)
     text = re.sub("^title: .*$", f"title: {title}", text, count=1, flags=re.MULTILINE)
+    path.parent.mkdir(exist_ok=True)
     write_whole(path, text.replace("\nrival: true\n", "\n", 1).encode())
     return path

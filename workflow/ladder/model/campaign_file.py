@@ -15,11 +15,12 @@ import yaml
 from ladder.core import yaml_schema
 from ladder.core.errors import InputError, one_of
 from ladder.core.files import digest
-from ladder.core.places import both
+from ladder.core.places import both, project
 from ladder.core.types import KINDS
 from ladder.model.baselines import BASELINES
 from ladder.model.campaign import Campaign, Confirm, Limits, Partition
 from ladder.model.kernel import COMPILERS, OF_BUILD, Build, Kernel
+from ladder.model.kernel_file import files_of, id_of
 from ladder.model.problem import VARIED, joined
 
 MOST_OF_NAME = 40
@@ -58,7 +59,7 @@ def find(name: str) -> Path:
     if errors:
         raise errors[0]
     raise InputError(
-        f"--config campaign={name}: no such campaign in {' or '.join(map(str, folders))}; expected "
+        f"campaign={name}: no such campaign in {' or '.join(map(str, folders))}; expected "
         f"one of {', '.join(dict.fromkeys(known))}"
     )
 
@@ -111,6 +112,27 @@ def narrowed(name: str, patterns: Sequence[str]) -> str:
     if exact and len(plain) <= MOST_OF_NAME:
         return plain
     return f"{plain[: MOST_OF_NAME - 7].rstrip('-_')}-{digest(list(patterns))[:6]}"
+
+
+def with_files(data: Mapping[str, Any], source: str) -> tuple[dict[str, Any], list[Path]]:
+    """Return a campaign's data with the ids of kernels in place of files, and these files.
+
+    Raises `InputError` for a pattern of files that names none.
+    """
+    patterns, files = data.get("kernels", "all"), []
+    if not isinstance(patterns, list):
+        return dict(data), []
+    chosen: list[str] = []
+    for index, pattern in enumerate(patterns):
+        found = files_of(pattern)
+        if found == []:
+            raise InputError(
+                f"{source}: kernels[{index}]: got {json.dumps(pattern)}; expected a file of a "
+                f"kernel, or a folder of them, in {project()}"
+            )
+        chosen += [pattern] if found is None else map(id_of, found)
+        files += found or []
+    return {**data, "kernels": chosen}, files
 
 
 def load(

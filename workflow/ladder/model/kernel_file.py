@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -246,30 +246,41 @@ def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[s
     """Return all kernels in `root`/kernels by id, in ladder order. `refused` gets the errors of
     those that cannot be used, by id.
     """
+    paths = {path: kind for kind in KINDS for path in _files(root / "kernels" / kind)}
+    return _read((path for path, kind in paths.items() if _is_kernel(path, kind)), refused)
+
+
+def _read(paths: Iterable[Path], refused: dict[str, InputError] | None) -> dict[str, Kernel]:
     kernels = {}
-    for kind in KINDS:
-        for path in _files(root / "kernels" / kind):
-            if _is_kernel(path, kind):
-                try:
-                    kernel = parse(path)
-                    kernels[kernel.id] = kernel
-                except InputError as error:
-                    if refused is not None:
-                        refused[f"{kind}/{path.stem}"] = error
+    for path in paths:
+        try:
+            kernel = parse(path)
+            kernels[kernel.id] = kernel
+        except InputError as error:
+            if refused is not None:
+                refused[id_of(path)] = error
     return kernels
 
 
-def everywhere(refused: dict[str, InputError] | None = None) -> dict[str, Kernel]:
-    """Return all kernels of home and of the project by id, in ladder order. `refused` gets errors
-    as in `discover`.
+def id_of(path: Path) -> str:
+    """Return the id of the kernel in a file."""
+    return f"{KIND_OF.get(path.suffix, '')}/{path.stem}"
 
-    Tables and claims know a kernel by its name, so one of the project that has the name of
-    another at home is refused, unless they are the same.
+
+def everywhere(
+    refused: dict[str, InputError] | None = None, files: Iterable[Path] = ()
+) -> dict[str, Kernel]:
+    """Return all kernels of home, of the project and in other `files` by id, in ladder order.
+    `refused` gets errors as in `discover`.
+
+    Tables and claims know a kernel by its name, so one that has the name of another at home is
+    refused, unless they are the same.
     """
     found: dict[str, Kernel] = {}
     errors: dict[str, InputError] = {}
-    for place in reversed(places.both()):
-        for id, kernel in discover(place, errors).items():
+    of_places = (discover(place, errors) for place in reversed(places.both()))
+    for kernels in (*of_places, _read(files, errors)):
+        for id, kernel in kernels.items():
             other = found.setdefault(id, kernel)
             if other.digest != kernel.digest:
                 errors[id] = InputError(
@@ -279,6 +290,20 @@ def everywhere(refused: dict[str, InputError] | None = None) -> dict[str, Kernel
     if refused is not None:
         refused |= errors
     return dict(sorted(found.items(), key=lambda each: (KINDS.index(each[1].kind), each[0])))
+
+
+def files_of(pattern: str) -> list[Path] | None:
+    """Return the files that a campaign's pattern names, relative to the project's folder: a file, a
+    folder of kernels, or a glob of these. None for a pattern of ids.
+    """
+    if not pattern.startswith((".", "/")) and Path(pattern).suffix not in KIND_OF:
+        return None
+    root = Path("/") if pattern.startswith("/") else places.project()
+    paths = sorted(root.glob(pattern.removeprefix("/")))
+    files = [path for path in paths if path.is_file()]
+    for folder in filter(Path.is_dir, paths):
+        files += [path for path in _files(folder) if _is_kernel(path, KIND_OF.get(path.suffix, ""))]
+    return [path.resolve() for path in files]
 
 
 @lru_cache
@@ -333,7 +358,7 @@ def _is_kernel(path: Path, kind: str) -> bool:
     """Return whether a file is taken for a kernel of a kind: it has a language's suffix and begins
     with a header.
     """
-    if path.suffix not in SUFFIXES[kind] or not path.is_file():
+    if path.suffix not in SUFFIXES.get(kind, ()) or not path.is_file():
         return False
     with path.open("rb") as file:
         return (

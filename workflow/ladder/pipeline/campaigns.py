@@ -173,7 +173,8 @@ class Campaigns:
                 f"results/{name}: got no campaign of this name; expected results/{self.name}, or "
                 f"`--config campaign={name}`"
             )
-        kernels = self.kernels  # fills `refused`
+        data, files = campaign_file.with_files(data, source)
+        kernels = everywhere(self.refused, files) if files else self.kernels  # fills `refused`
         campaign = campaign_file.load(data, source, kernels, self.refused if self.is_main else {})
         gpus = self.gpus(campaign)
         devices = detect.resolve(campaign, gpus, detect.detect_cpu())

@@ -23,17 +23,16 @@ SPECIAL = set(" \t\n'\"\\$`&|;<>()*?[]{}#~")
 
 
 def check_installation(python: str, root: Path) -> None:
-    """Raise `InputError` unless the jobs, which `python` runs, get the package of the checkout
+    """Raise `InputError` unless the jobs, which `python` runs, get the package whose home is
     `root`.
 
     Snakemake itself always gets it, because it imports packages from the folder of a Snakefile.
     """
-    command = [python, "-c", "import ladder; print(ladder.__path__[0])"]
-    installed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    checkout = Path(installed).parents[1] if installed else None
-    if not checkout or not root.samefile(checkout):
+    command = [python, "-c", "from ladder.core.places import HOME; print(HOME)"]
+    home = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    if not home or not root.samefile(home):
         raise InputError(
-            f"{python}: runs the package of {checkout or 'no checkout'}; expected that of {root}, "
+            f"{python}: runs the package of {home or 'no checkout'}; expected that of {root}, "
             "which `make setup` there installs"
         )
 
