@@ -6,6 +6,13 @@ import sys
 from contextlib import suppress
 from functools import cache
 
+try:
+    import ladder
+except ModuleNotFoundError:
+    sys.exit(
+        f"Error: {sys.executable}: has no package gemm-ladder, whose rules these are; pip install it there"
+    )
+
 from ladder.compiling import provenance, toolchain
 from ladder.core import places
 from ladder.core.errors import InputError, clear_errors
@@ -19,7 +26,10 @@ from ladder.storage import dataset_layout, published_index
 RUN = engine.Run()
 SNAKEFILE = places.HOME / "workflow" / "Snakefile"
 
+in_module = engine.in_module(workflow)
+
 with clear_errors():
+    start.check_version("0.1.0")  # as in pyproject.toml
     start.check_installation(sys.executable, places.HOME)
     # Snakemake runs scripts by this very variable, without quotes, and has no setting for it.
     sys.executable = start.unquoted(sys.executable)
@@ -30,11 +40,12 @@ with clear_errors():
             f"{sys.executable} -m snakemake -s {shlex.quote(str(SNAKEFILE))} --cores 1",
         )
     CAMPAIGNS = Campaigns(
-        list(map(Path, workflow.overwrite_configfiles)),
+        None if in_module else list(map(Path, workflow.overwrite_configfiles)),
         dict(config),
         toolchain.architectures,
         submits=lambda: engine.submits(workflow),
         is_main=workflow.is_main_process,
+        located=workflow.modifier.modify_path,
     )
     CAMPAIGN, REPRODUCED = CAMPAIGNS.name, CAMPAIGNS.reproduce_name
     PUBLISHED = places.HOME / dataset_layout.PUBLISHED

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ladder.core.errors import clear_errors
+from ladder.core.places import check_home
 from ladder.core.types import ELEMENT_TYPES
 
 Run = Callable[[Namespace], None]
@@ -322,7 +323,7 @@ def run(parser: ArgumentParser) -> Run:
 
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     init: "ladder init my-kernels",
-    run: "ladder run config/smoke.yaml --cores 2",
+    run: "ladder run smoke --dry-run",
     publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
     repeat: "ladder repeat",
     compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 "
@@ -382,6 +383,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser().parse_args([word for word in words if word != "--"])
     try:
         with clear_errors():
+            check_home()
             given.run(given)
             sys.stdout.flush()
     except (

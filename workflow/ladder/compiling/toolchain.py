@@ -44,6 +44,11 @@ LIBRARIES = {"cutlass": ("nvidia-cutlass", "cutlass_library/source/include")}
 """Headers that a kernel may use: the header's name for them, their package, and their folder in it.
 `make setup-NAME` installs it.
 """
+NO_CUDA = (
+    "needs gemm-ladder[cuda]: pip install 'gemm-ladder[cuda]', or in a checkout `make setup`. pip "
+    "builds PyCUDA, with g++, Python's headers, and a CUDA toolkit in CUDA_ROOT"
+)
+"""What a machine without the compiler is told."""
 COMPILER = {"cuda": "nvcc", "cpu": "cc"}
 """The compiler for each device kind, unless a campaign names another."""
 
@@ -84,7 +89,7 @@ def environment() -> dict[str, str]:
 @lru_cache
 def nvcc() -> str:
     """Return the path of nvcc: from the locked toolkit, else from the PATH. Raises `InputError` if
-    there is neither.
+    there is neither, or no PyCUDA.
     """
     spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
     for folder in spec.submodule_search_locations or [] if spec else []:
@@ -92,11 +97,8 @@ def nvcc() -> str:
         if path.exists():
             return str(path)
     located = shutil.which("nvcc")
-    if not located:
-        raise InputError(
-            "nvcc was not found; expected the locked environment (`make setup`) or a CUDA toolkit "
-            "on the PATH"
-        )
+    if not located or not importlib.util.find_spec("pycuda"):
+        raise InputError(NO_CUDA)
     return located
 
 
@@ -149,6 +151,8 @@ def compiler_version(compiler: str) -> str:
 
 @lru_cache
 def _version(compiler: str) -> str:
+    if compiler != "cc":
+        nvcc()  # whose package all of them need
     if compiler == "nvrtc":
         return importlib.metadata.version("nvidia-cuda-nvrtc")
     if compiler == "triton":

@@ -4,6 +4,7 @@ person stands. A checkout is both.
 
 from pathlib import Path
 
+from ladder.core.errors import InputError
 from ladder.core.types import KINDS
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -11,6 +12,15 @@ HOME = _PACKAGE.parents[1] if (_PACKAGE.parent / "Snakefile").exists() else _PAC
 """The checkout or, of an installed wheel, the folder of the package with the same layout. Nothing
 is written there, unless it is the project too.
 """
+
+
+def check_home() -> None:
+    """Raise `InputError` if the package has no home: `pip install` of a checkout leaves it out."""
+    if not HOME.exists():
+        raise InputError(
+            f"{HOME}: missing; expected the wheel that `make wheel` builds, or `make setup` in a "
+            "checkout"
+        )
 
 
 def project() -> Path:

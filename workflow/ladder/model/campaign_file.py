@@ -25,6 +25,8 @@ from ladder.model.problem import VARIED, joined
 
 MOST_OF_NAME = 40
 """The most characters of a campaign's name, as in schemas/config.schema.yaml."""
+OF_MODULE = "the config of the module"
+"""The source in messages of a campaign that another workflow has read."""
 MAX_PROBLEMS = 10_000
 """The most problems of one entry of `problems`. A longer list is a mistake rather than a plan."""
 
@@ -64,16 +66,22 @@ def find(name: str) -> Path:
     )
 
 
-def read(files: Sequence[Path], given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def read(files: Sequence[Path] | None, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the data of the campaign that the command line asks for, and the name of its source in
     messages.
 
     `files` are those of --configfile, which Snakemake has already merged into `given`. Without
-    `files`, `given` names a campaign that `find` returns, and overrides its values. If `given` chooses
-    other kernels than the file, the result is a separate campaign whose name says which: the tables
-    and figures of the whole campaign stay. Raises `InputError` for a file that our loader refuses,
+    `files`, `given` names a campaign that `find` returns, and overrides its values. With None for
+    `files` in a module, `given` may also be a whole campaign, which has `problems`.
+
+    If `given` chooses other kernels than the file, the result is a separate campaign whose name
+    says which: the tables and figures of the whole campaign stay. Raises `InputError` for a file that our loader refuses,
     for an unknown name, and for data that break the schema.
     """
+    if files is None and "problems" in given:
+        data = {key: yaml_schema.typed(value) for key, value in given.items()}
+        yaml_schema.check(data, "config", OF_MODULE)
+        return data, OF_MODULE
     whole: dict[str, Any] = {}
     by_snakemake: dict[str, Any] = {}  # its loader accepts more than ours
     if files:

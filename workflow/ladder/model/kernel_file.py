@@ -54,6 +54,7 @@ _LANGUAGES = {
 }
 """Keys that only kernels in some languages have, with the suffixes of these."""
 _HEADER = re.compile(r"\A\s*(?:/\*|\"{3})---\n(.*?)\n---(?:\*/|\"{3})", re.DOTALL)
+_PATH = re.compile(r"[./].*|.*/")
 _GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
 _READS = re.compile(
     rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)",
@@ -293,17 +294,19 @@ def everywhere(
 
 
 def files_of(pattern: str) -> list[Path] | None:
-    """Return the files that a campaign's pattern names, relative to the project's folder: a file, a
-    folder of kernels, or a glob of these. None for a pattern of ids.
+    """Return the files that a campaign's pattern names, relative to the project's folder: a file, or
+    the kernels of a folder or a glob. None for a pattern of ids.
     """
-    if not pattern.startswith((".", "/")) and Path(pattern).suffix not in KIND_OF:
+    if not (_PATH.fullmatch(pattern) or Path(pattern).suffix in KIND_OF):
         return None
     root = Path("/") if pattern.startswith("/") else places.project()
     paths = sorted(root.glob(pattern.removeprefix("/")))
-    files = [path for path in paths if path.is_file()]
-    for folder in filter(Path.is_dir, paths):
-        files += [path for path in _files(folder) if _is_kernel(path, KIND_OF.get(path.suffix, ""))]
-    return [path.resolve() for path in files]
+    files = [file for path in paths for file in (_files(path) if path.is_dir() else [path])]
+    return [
+        file.resolve()
+        for file in files
+        if pattern.endswith(file.name) or _is_kernel(file, KIND_OF.get(file.suffix, ""))
+    ]
 
 
 @lru_cache

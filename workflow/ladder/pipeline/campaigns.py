@@ -39,8 +39,8 @@ class Campaigns:
     reproduce`.
     """
 
-    config_files: Sequence[Path]
-    """The files of --configfile."""
+    config_files: Sequence[Path] | None
+    """The files of --configfile; None in a module, whose configuration is another workflow's."""
     config: Mapping[str, Any]
     """Snakemake's configuration, with the values of --config."""
     architectures: Callable[
@@ -55,6 +55,8 @@ class Campaigns:
     """Whether this process plans the jobs. Then an unusable kernel file is an error in a campaign
     that chooses it, and plans are written.
     """
+    located: Callable[[str], str] = str
+    """Returns where Snakemake has a path of a rule, which in a module may have a prefix."""
     refused: dict[str, InputError] = field(default_factory=dict)
     """Why kernel files are unusable, by kernel."""
     _targets: dict[str, Targets] = field(default_factory=dict)
@@ -186,7 +188,8 @@ class Campaigns:
                 "resources: {slurm_partition: a100}}}; "
                 "config/README.md explains them"
             )
-        targets = Targets(campaign, devices, self.architectures(campaign, devices, gpus))
+        architectures = self.architectures(campaign, devices, gpus)
+        targets = Targets(campaign, devices, architectures, self.located)
         if self.is_main:
             targets.write_plans()
         return targets

@@ -2,6 +2,7 @@
 the folder can be written.
 """
 
+import importlib.metadata
 import os
 import signal
 import subprocess
@@ -20,6 +21,17 @@ AT_ONCE = 2.0
 """Seconds between two interrupts that count as one."""
 SPECIAL = set(" \t\n'\"\\$`&|;<>()*?[]{}#~")
 """Characters that a shell interprets."""
+
+
+def check_version(version: str) -> None:
+    """Raise `InputError` unless the package has the version of the rules, which may come from
+    elsewhere: from a repository, as those of a module.
+    """
+    installed = importlib.metadata.version("gemm-ladder")
+    if installed != version:
+        raise InputError(
+            f"gemm-ladder: got version {installed} installed; expected {version}, that of the rules"
+        )
 
 
 def check_installation(python: str, root: Path) -> None:

@@ -4,7 +4,7 @@ request.
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,8 @@ class Targets:
     devices: Sequence[DetectedDevice]
     architectures: Sequence[str]
     """The architectures to compile CUDA kernels for."""
+    located: Callable[[str], str] = str
+    """As in `Campaigns`."""
 
     @cached_property
     def datasets(self) -> Datasets:
@@ -161,13 +163,13 @@ class Targets:
                     {"machine": machine, "digest": of_all, "plan": plan},
                 )
 
-    def plan(self, name: str) -> Path:
+    def plan(self, name: str) -> str:
         """Return the file of a job's plan, the job's input."""
-        return Path(self.datasets.folder) / "plans" / f"{name}.json"
+        return f"{self.datasets.folder}/plans/{name}.json"
 
     def plan_digest(self, name: str) -> str | None:
         """Return a digest of a written plan; None if there is none of that name."""
-        path = self.plan(name)
+        path = Path(self.located(self.plan(name)))
         return contents([path]) if path.exists() else None
 
     def write_plans(self) -> None:
@@ -175,7 +177,7 @@ class Targets:
         where nothing can be written.
         """
         for name, plan in self.plans():
-            path, text = self.plan(name), json.dumps(plan) + "\n"
+            path, text = Path(self.located(self.plan(name))), json.dumps(plan) + "\n"
             try:
                 if not path.exists() or path.read_text() != text:
                     path.parent.mkdir(parents=True, exist_ok=True)

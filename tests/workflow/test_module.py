@@ -1,0 +1,137 @@
+"""The wheel in an environment of its own, without the checkout: its commands in an empty folder,
+and its rules as a module of another workflow, as docs/module.md says.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import documented
+import pytest
+import yaml
+from planted import C_RIGHT, ROOT, c_kernel, written
+
+pytestmark = pytest.mark.slow
+
+PAGE = documented.PAGES["docs/module.md"]
+BLOCKS = [block.text for block in documented.blocks() if block.name == "docs/module.md: snakemake"]
+SMALL = {
+    "campaign": "mine",
+    "kernels": ["./mine/*.c"],
+    "devices": ["cpu"],
+    "problems": {"cpu": [[8, 8, 8]]},
+    "measure": {"min_samples": 3, "max_samples": 3},
+    "confirm": {"processes": 0},
+}
+
+
+class Installed:
+    """An environment with the wheel and what it needs, and nothing of the checkout."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin = folder / "env" / "bin"
+        python, built = str(ROOT / ".venv/bin/python"), [f"BUILT={folder}/tree", f"DIST={folder}"]
+        # the environment of the tests stays as it is
+        self("make", "-C", ROOT, "-o", "setup", "wheel", *built, folder=folder)
+        (wheel,) = folder.glob("*.whl")
+        self(python, "-m", "venv", "--without-pip", folder / "env", folder=folder)
+        lock = ROOT / "envs" / "requirements.lock"
+        pip = (ROOT / ".venv/bin/uv", "pip", "install", "--quiet", "--python", self.bin / "python")
+        self(*pip, "--offline", "-c", lock, wheel, folder=folder)
+        (self.home,) = folder.glob("env/lib/python3*/site-packages/ladder/home")
+
+    def __call__(self, *command: object, folder: Path, code: int = 0, **variables: str) -> str:
+        """Run a command in a folder; returns its output and errors."""
+        environment = os.environ | {"PATH": f"{self.bin}:{os.environ['PATH']}", "NO_COLOR": "1"}
+        done = subprocess.run(
+            list(map(str, command)),
+            cwd=folder,
+            env=environment | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout[-8000:]
+        return done.stdout
+
+    def files(self) -> dict[Path, tuple[int, int]]:
+        """The size and time of each file at home, and of the package but for its bytecode."""
+        paths = [path for path in self.home.parent.rglob("*") if path.is_file()]
+        return {
+            path: (path.stat().st_size, path.stat().st_mtime_ns)
+            for path in paths
+            if path.suffix != ".pyc"
+        }
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Installed:
+    return Installed(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture
+def home(installed):
+    """Where nothing is written."""
+    before = installed.files()
+    yield installed.home
+    assert installed.files() == before
+
+
+def test_the_commands_of_the_page_run_in_an_empty_folder(installed, home, tmp_path):
+    (project,) = re.findall(r"```sh\n(ladder init .*?)```", PAGE, re.DOTALL)
+    # a comparison of a run with itself says so by its exit code
+    printed = installed("sh", "-ec", project, folder=tmp_path, code=4)
+    folder = tmp_path / "my-kernels"
+    for words in ("correct; ", "Explore the results: results/mine/index.html", "same measurements"):
+        assert words in printed
+    dry = installed("ladder", "run", "config/mine.yaml", "--dry-run", folder=folder / "kernels")
+    assert "This was a dry-run" in dry
+    assert installed("ladder", "init", folder=folder).startswith("now: ")
+    needs = installed("ladder", "export", "03_shared_tile", folder=folder, code=1)
+    assert needs.startswith("Error: needs gemm-ladder[cuda]: pip install 'gemm-ladder[cuda]', or")
+
+
+@pytest.fixture
+def hosted(home, tmp_path, monkeypatch):
+    """The repository of the rules, as if the page's address led there."""
+    repository = tmp_path / "rules"
+    shutil.copytree(home / "workflow", repository / "workflow")
+    who = ("-c", "user.name=Owner", "-c", "user.email=owner@example.org")
+    for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "x"], ["tag", "v0.1.0"]):
+        subprocess.run(["git", *command], cwd=repository, check=True)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.file://{repository}.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://github.com/OWNER/gemm-ladder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return repository
+
+
+@pytest.mark.parametrize(
+    ("block", "prefix", "more"), [(0, "judged/", "all.txt"), (1, "", "results/mine/index.html")]
+)
+def test_the_rules_are_a_module(installed, hosted, tmp_path, block, prefix, more):
+    folder = tmp_path / "theirs"
+    snakefile = written(folder / "workflow" / "Snakefile", BLOCKS[block])
+    written(folder / "mine" / "fast.c", c_kernel("Fast", C_RIGHT))
+    written(folder / "config" / "config.yaml", yaml.safe_dump(SMALL))
+    written(folder / "config" / "all.yaml", yaml.safe_dump({"gemm": SMALL, "other": 1}))
+    snakemake = ("snakemake", "--cores", "1", "--snakefile", snakefile, "--directory", folder)
+    printed = installed(*snakemake, folder=tmp_path)
+    assert (folder / more).exists()
+    (best,) = folder.glob(f"{prefix}results/mine/cpu-*/best.csv")
+    assert ",fast," in best.read_text()
+    if prefix:
+        assert f"Explore the results: {prefix}results/mine/index.html" in printed
+    assert "rule measure" not in installed(*snakemake, folder=tmp_path)
+
+
+def test_rules_of_another_version_than_the_package_are_refused(installed, hosted, tmp_path):
+    rules = hosted / "workflow" / "rules" / "common.smk"
+    rules.write_text(rules.read_text().replace('check_version("0.1.0")', 'check_version("0.2.0")'))
+    message = "Error: gemm-ladder: got version 0.1.0 installed; expected 0.2.0, that of the rules"
+    snakefile = hosted / "workflow" / "Snakefile"
+    printed = installed("snakemake", "-s", snakefile, "--cores=1", folder=tmp_path, code=1)
+    assert message in printed.splitlines()
