@@ -34,13 +34,13 @@ def init(folder: Path) -> list[Path]:
 
 
 def run(campaign: str, options: Sequence[str]) -> None:
-    """Become Snakemake, on all cores, with the workflow of home and a campaign: a file, or the name
-    of one in `config/` of the project or of home.
+    """Become Snakemake, on all cores, with the workflow of home and a campaign: a file, from here
+    or from the project, or a name as for `campaign_file.find`.
 
     It runs in the project's folder. Raises `InputError` for an unknown campaign.
     """
-    file = Path(campaign)
-    file = file.absolute() if file.is_file() else campaign_file.find(campaign)
+    files = [Path(campaign).absolute(), places.find(campaign)]
+    file = next(filter(Path.is_file, files), None) or campaign_file.find(campaign)
     os.chdir(places.project())
     os.environ.setdefault("PYTHONUTF8", "1")  # what the workflow reads and writes is UTF-8
     snakefile = places.HOME / "workflow" / "Snakefile"
