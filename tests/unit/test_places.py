@@ -85,7 +85,7 @@ def test_a_kernel_with_the_name_of_another_at_home_is_refused(root):
 
 def load(patterns):
     data = {"campaign": "t", "problems": {"cpu": [[8, 8, 8]]}, "kernels": patterns}
-    data, files = campaign_file.with_files(data, "t.yaml")
+    files = (file for pattern in patterns for file in kernel_file.files_of(pattern) or [])
     refused = {}
     kernels = kernel_file.everywhere(refused, files)
     return campaign_file.load(data, "t.yaml", kernels, refused)
@@ -113,10 +113,8 @@ def test_a_campaign_names_files_and_folders_of_the_project(root, patterns, names
 
 
 def test_what_is_nowhere_is_named_with_the_places_that_were_searched(root, monkeypatch):
-    message = (
-        f'kernels[1]: got "./none/*.c"; expected a file of a kernel, or a folder of them, in {root}'
-    )
-    with pytest.raises(InputError, match=re.escape(message)):
+    message = rf'kernels\[1\]: got "./none/\*.c"; expected .*, or files of kernels in {root}'
+    with pytest.raises(InputError, match=message):
         load(["cpu/home", "./none/*.c"])
     message = f"campaign=none: no such campaign in {root}/config or {places.HOME}/config; expected"
     with pytest.raises(InputError, match=re.escape(message)):

@@ -122,27 +122,6 @@ def narrowed(name: str, patterns: Sequence[str]) -> str:
     return f"{plain[: MOST_OF_NAME - 7].rstrip('-_')}-{digest(list(patterns))[:6]}"
 
 
-def with_files(data: Mapping[str, Any], source: str) -> tuple[dict[str, Any], list[Path]]:
-    """Return a campaign's data with the ids of kernels in place of files, and these files.
-
-    Raises `InputError` for a pattern of files that names none.
-    """
-    patterns, files = data.get("kernels", "all"), []
-    if not isinstance(patterns, list):
-        return dict(data), []
-    chosen: list[str] = []
-    for index, pattern in enumerate(patterns):
-        found = files_of(pattern)
-        if found == []:
-            raise InputError(
-                f"{source}: kernels[{index}]: got {json.dumps(pattern)}; expected a file of a "
-                f"kernel, or a folder of them, in {project()}"
-            )
-        chosen += [pattern] if found is None else map(id_of, found)
-        files += found or []
-    return {**data, "kernels": chosen}, files
-
-
 def load(
     data: Mapping[str, Any],
     source: str,
@@ -221,19 +200,25 @@ def _choose(
     types.
     """
     for id, error in refused.items():
-        if patterns == "all" or any(fnmatch.fnmatch(id, pattern) for pattern in patterns):
+        if patterns == "all" or any(id in _ids(pattern, [id]) for pattern in patterns):
             raise error
     chosen: set[str] = set()
     for index, pattern in enumerate(["*"] if patterns == "all" else patterns):
-        ids = fnmatch.filter(kernels, pattern)
+        ids = _ids(pattern, list(kernels))
         if not ids and patterns != "all":
             raise InputError(
                 f"{source}: kernels[{index}]: got {json.dumps(pattern)}; "
-                f"{one_of(pattern, list(kernels))}"
+                f"{one_of(pattern, list(kernels))}, or files of kernels in {project()}"
             )
         with_types = {id for id in ids if set(kernels[id].element_types) & set(element_types)}
         chosen |= with_types or set(ids)
     return {id: kernel for id, kernel in kernels.items() if id in chosen}
+
+
+def _ids(pattern: str, known: Sequence[str]) -> list[str]:
+    """Return the ids that a pattern names: of those that are known, or of its files."""
+    files = files_of(pattern)
+    return fnmatch.filter(known, pattern) if files is None else list(map(id_of, files))
 
 
 def _check_parameters(

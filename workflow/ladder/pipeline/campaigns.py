@@ -5,6 +5,7 @@ Snakemake knows its targets only after it has read the rules. So the rules ask f
 functions of wildcards, and anything that only one target needs is checked only for that target.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from ladder.devices.detect import DetectedDevice
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
-from ladder.model.kernel_file import everywhere
+from ladder.model.kernel_file import everywhere, files_of
 from ladder.pipeline.targets import Targets, about_gpus
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED
 from ladder.storage.published_index import featured, kernel_ids
@@ -175,8 +176,9 @@ class Campaigns:
                 f"results/{name}: got no campaign of this name; expected results/{self.name}, or "
                 f"`--config campaign={name}`"
             )
-        data, files = campaign_file.with_files(data, source)
-        kernels = everywhere(self.refused, files) if files else self.kernels  # fills `refused`
+        patterns = data.get("kernels", "all")
+        files = [] if patterns == "all" else [files_of(pattern) or [] for pattern in patterns]
+        kernels = everywhere(self.refused, itertools.chain(*files))
         campaign = campaign_file.load(data, source, kernels, self.refused if self.is_main else {})
         gpus = self.gpus(campaign)
         devices = detect.resolve(campaign, gpus, detect.detect_cpu())

@@ -37,7 +37,7 @@ class Run(logging.Handler):
 
 def in_module(workflow: Any) -> bool:
     """Return whether another workflow uses the rules that are read now, as those of a module."""
-    return not workflow.modifier.is_main_snakefile()
+    return workflow.modifier.namespace is not None
 
 
 def submits(workflow: Any) -> bool:

@@ -286,7 +286,8 @@ def failures(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
 def _to_try(kind: str, row: Row) -> str:
     """Return the command that tries the configuration of a row of `summary.csv` on its problem."""
     path = places.named(path_of(kind, row["kernel"]))
-    words = [".venv/bin/ladder", "try", path, "--problem", f"{row['m']}x{row['n']}x{row['k']}"]
+    ladder = ".venv/bin/ladder" if places.project() == places.HOME else "ladder"
+    words = [ladder, "try", path, "--problem", f"{row['m']}x{row['n']}x{row['k']}"]
     if row["element_type"] != "float32":
         words += ["--type", row["element_type"]]
     # the label says what is unusual; with a space, a value such as -1 would be an option
