@@ -76,7 +76,7 @@ class Trials:
         for kind in ("cuda", "cpu"):
             (root / "kernels" / kind).mkdir(parents=True)
         (root / "envs").symlink_to(ROOT / "envs")
-        monkeypatch.setattr(new_kernel, "EXAMPLES", new_kernel.EXAMPLES)  # of the checkout
+        monkeypatch.setattr(new_kernel, "STARTS", new_kernel.STARTS)  # of the checkout
         monkeypatch.setattr(places, "HOME", root)
         monkeypatch.setattr(trial, "ROOT", root)
         monkeypatch.setattr(trial, "FOLDER", self.kept)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ladder.cli import new_kernel, project
+from ladder.cli import new_kernel
 from ladder.core import places
 from ladder.core.errors import InputError
 from ladder.model import campaign_file, kernel_file
@@ -128,12 +128,14 @@ def test_what_is_nowhere_is_named_with_the_places_that_were_searched(root, monke
 
 def test_a_project_is_begun_beside_what_is_there(root, tmp_path, monkeypatch):
     folder = tmp_path / "new"
+    written(folder / "here", "")
+    monkeypatch.chdir(folder)
     with pytest.raises(InputError, match="expected a project, which `ladder init` begins"):
-        new_kernel.write(".c", "mine", folder)
+        new_kernel.write(".c", "mine")
     written(folder / ".gitignore", "mine\n")
     written(places.HOME / "AGENTS.md", "for programs\n")
-    made = {str(path.relative_to(folder)) for path in project.init(folder)}
+    made = {str(path.relative_to(folder)) for path in new_kernel.init(folder)}
     expected = {"AGENTS.md", ".github/workflows/kernels.yaml", "config/mine.yaml"}
     assert made == expected | {"kernels/cpu/mine.c"}
     assert (folder / ".gitignore").read_text() == "mine\n"
-    assert project.init(folder) == []
+    assert new_kernel.init(folder) == []

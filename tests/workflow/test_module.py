@@ -90,6 +90,8 @@ def test_the_commands_of_the_page_run_in_an_empty_folder(installed, home, tmp_pa
     dry = installed("ladder", "run", "config/mine.yaml", "--dry-run", folder=folder / "kernels")
     assert "This was a dry-run" in dry
     assert installed("ladder", "init", folder=folder).startswith("now: ")
+    unpublished = installed("ladder", "run", "mine", "published", folder=folder, code=1)
+    assert "has no published data; expected a clone of the repository" in unpublished
     needs = installed("ladder", "export", "03_shared_tile", folder=folder, code=1)
     assert needs.startswith("Error: needs gemm-ladder[cuda]: pip install 'gemm-ladder[cuda]', or")
 

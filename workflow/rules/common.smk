@@ -62,8 +62,9 @@ if workflow.is_main_process:
 # With --sdm apptainer, jobs run the image's package, which lies at this path: in its place they get the one of this checkout
 # (Apptainer's user guide, "Bind Paths and Mounts").
 BIND = "APPTAINER_BIND" if shutil.which("apptainer") else "SINGULARITY_BIND"
-bound = [f"{places.HOME}:/opt/gemm-ladder", os.environ.get(BIND)]
-os.environ[BIND] = ",".join(filter(None, bound))
+if places.IS_CHECKOUT:
+    bound = [f"{places.HOME}:/opt/gemm-ladder", os.environ.get(BIND)]
+    os.environ[BIND] = ",".join(filter(None, bound))
 
 
 # What profiles/default limits is of this machine: submitted jobs do not count.
@@ -152,6 +153,8 @@ def redrawn_files():
 
 def redrawn(wildcards):
     """All that is drawn from published data. No kernel of the checkout is needed: those that cannot be used are warnings."""
+    with clear_errors():
+        places.published()
     for error in CAMPAIGNS.refused.values():
         print(f"Warning: {error}", file=sys.stderr)
     compared = [f"{REDRAWN.folder}/compared.checked"] if REDRAWN.compared else []

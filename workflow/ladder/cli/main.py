@@ -46,17 +46,15 @@ def publish(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.cli import publish
-        from ladder.core.places import HOME
-        from ladder.storage.dataset_layout import PUBLISHED
+        from ladder.core.places import published
 
-        published = HOME / PUBLISHED
         if given.dataset:
             folder = publish.publish(
-                given.dataset, published, given.why, given.repeat, given.not_from_lock
+                given.dataset, published(), given.why, given.repeat, given.not_from_lock
             )
             print(f"published {folder}; now commit it")
         else:
-            for folder in publish.redraw(published):
+            for folder in publish.redraw(published()):
                 print(f"drew {folder} again")
 
     return run
@@ -72,10 +70,9 @@ def repeat(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.analysis import repeatability
-        from ladder.core.places import HOME
-        from ladder.storage.dataset_layout import PUBLISHED
+        from ladder.core.places import published
 
-        written = repeatability.write(HOME / PUBLISHED)
+        written = repeatability.write(published())
         print(
             "\n".join(map(str, written))
             or "no model of device has two published runs with a confirmation"
@@ -241,9 +238,8 @@ def new(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.cli import new_kernel
-        from ladder.core import places
 
-        path = new_kernel.write(given.start or ".cu", given.name, places.project())
+        path = new_kernel.write(given.start or ".cu", given.name)
         print(f"wrote {path}; now: ladder try {shlex.quote(str(path))}")
 
     return run
@@ -288,9 +284,9 @@ def init(parser: ArgumentParser) -> Run:
     )
 
     def run(given: Namespace) -> None:
-        from ladder.cli import project
+        from ladder.cli import new_kernel
 
-        for path in project.init(given.folder):
+        for path in new_kernel.init(given.folder):
             print(f"wrote {path}")
         print("now: ladder try kernels/cpu/mine.c, then: ladder run config/mine.yaml")
 
@@ -314,9 +310,9 @@ def run(parser: ArgumentParser) -> Run:
     )
 
     def run(given: Namespace) -> None:
-        from ladder.cli import project
+        from ladder.cli.run import run
 
-        project.run(given.campaign, given.options)
+        run(given.campaign, given.options)
 
     return run
 

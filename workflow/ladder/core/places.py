@@ -8,7 +8,8 @@ from ladder.core.errors import InputError
 from ladder.core.types import KINDS
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-HOME = _PACKAGE.parents[1] if (_PACKAGE.parent / "Snakefile").exists() else _PACKAGE / "home"
+IS_CHECKOUT = (_PACKAGE.parent / "Snakefile").exists()
+HOME = _PACKAGE.parents[1] if IS_CHECKOUT else _PACKAGE / "home"
 """The checkout or, of an installed wheel, the folder of the package with the same layout. Nothing
 is written there, unless it is the project too.
 """
@@ -21,6 +22,18 @@ def check_home() -> None:
             f"{HOME}: missing; expected the wheel that `make wheel` builds, or `make setup` in a "
             "checkout"
         )
+
+
+def published() -> Path:
+    """Return the folder of the published data. Raises `InputError` in an installed wheel, which has
+    none.
+    """
+    if not IS_CHECKOUT:
+        raise InputError(
+            f"{HOME}: has no published data; expected a clone of the repository, which has them: "
+            "run this there"
+        )
+    return HOME / "results" / "published"
 
 
 def project() -> Path:
@@ -55,7 +68,7 @@ def find(name: str | Path) -> Path:
 def named(path: Path) -> str:
     """Return the name by which `find` returns a file: relative to its place, else absolute."""
     path = path.absolute()
-    for place in both():
+    for place in sorted(both(), key=lambda place: -len(place.parts)):  # one may be in the other
         if path.is_relative_to(place):
             return path.relative_to(place).as_posix()
     return str(path)

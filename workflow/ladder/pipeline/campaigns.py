@@ -24,7 +24,7 @@ from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import everywhere, files_of
 from ladder.pipeline.targets import Targets, about_gpus
-from ladder.storage.dataset_layout import JUDGED, PUBLISHED
+from ladder.storage.dataset_layout import JUDGED
 from ladder.storage.published_index import featured, kernel_ids
 
 Read = tuple[dict[str, Any], str]
@@ -81,11 +81,12 @@ class Campaigns:
         """Return the ids of the kernels published in these element types that are here. Raises
         `InputError` if none is.
         """
-        published = kernel_ids(featured(places.HOME / PUBLISHED).values(), element_types)
-        ids = [id for id in published if id in self._ids()]
+        folder = places.published()
+        ids = kernel_ids(featured(folder).values(), element_types)
+        ids = [id for id in ids if id in self._ids()]
         if not ids:
             raise InputError(
-                f"{source}: kernels: got published, but {places.HOME / PUBLISHED} has none of the "
+                f"{source}: kernels: got published, but {folder} has none of the "
                 "kernels that are here"
             )
         return ids
@@ -96,7 +97,7 @@ class Campaigns:
 
         Raises `InputError` for an unknown claim.
         """
-        claim, path = data["claim"], places.HOME / PUBLISHED / JUDGED
+        claim, path = data["claim"], places.published() / JUDGED
         entries = read_json(path) if path.exists() else []
         about = [entry for entry in entries if f"{entry['id']}:".startswith(f"{claim}:")]
         if not about:
