@@ -20,5 +20,5 @@ def run(campaign: str, options: Sequence[str]) -> None:
     os.chdir(places.project())
     os.environ.setdefault("PYTHONUTF8", "1")  # what the workflow reads and writes is UTF-8
     snakefile = places.HOME / "workflow" / "Snakefile"
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile), "--cores", "all"]
-    os.execv(command[0], [*command, "--configfile", str(file), *options])
+    command = [sys.executable, "-m", "snakemake", "--configfile", str(file)]
+    os.execv(command[0], [*command, "--snakefile", str(snakefile), "--cores", "all", *options])
