@@ -72,7 +72,7 @@ def _kernel(name: str) -> Kernel:
     none.
     """
     refused: dict[str, InputError] = {}
-    kernels = everywhere(refused)
+    kernels = everywhere(refused, [Path(name)] if Path(name).is_file() else [])
     kernel_id = f"cuda/{Path(name).stem}"
     if kernel_id in refused:
         raise refused[kernel_id]

@@ -5,7 +5,6 @@ Snakemake knows its targets only after it has read the rules. So the rules ask f
 functions of wildcards, and anything that only one target needs is checked only for that target.
 """
 
-import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -178,8 +177,9 @@ class Campaigns:
                 f"`--config campaign={name}`"
             )
         patterns = data.get("kernels", "all")
-        files = [] if patterns == "all" else [files_of(pattern) or [] for pattern in patterns]
-        kernels = everywhere(self.refused, itertools.chain(*files))
+        named = map(files_of, patterns) if patterns != "all" else ()
+        files = [file for files in named for file in files or ()]
+        kernels = everywhere(self.refused, files) if files else self.kernels  # fills `refused`
         campaign = campaign_file.load(data, source, kernels, self.refused if self.is_main else {})
         gpus = self.gpus(campaign)
         devices = detect.resolve(campaign, gpus, detect.detect_cpu())

@@ -275,7 +275,7 @@ def failures(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
     for kind, row, place in failed:
         reason = f"{row['configuration']} {place}: {shortened(row['reason'])}"
         groups.setdefault(f"{kind}/{row['kernel']}: {row['status']}", []).append(reason)
-        if row["status"] == "incorrect" and not is_baseline(row["kernel"]):
+        if row["status"] == "incorrect" and path_of(kind, row["kernel"]).exists():
             hints.append(f"`{_to_try(kind, row)}` shows the first incorrect element")
     lines = [
         f"{failure} in {len(reasons)} row(s); {reasons[0]}" for failure, reasons in groups.items()
