@@ -65,6 +65,7 @@ def test_headers_are_those_nearest_to_a_kernel_and_of_home_for_those_of_home(roo
     for folder in ("kernels/include", "src"):
         written(root / folder / "x.h", "// of the project\n")
     assert kernel_file.parse(path).includes == [root.parent / header for header in headers]
+    written(root / "kernels/include/stddef.h", "// of the project\n")
     assert kernel_file.parse(places.HOME / "kernels/cpu/home.c").digest == of_home
 
 
@@ -107,16 +108,21 @@ def test_a_campaign_names_files_and_folders_of_the_project(root, patterns, names
     written(root / "mine" / "part.c", "int x;\n")
     campaign = load(patterns)
     assert [kernel.name for kernel in campaign.kernels.values()] == names
-    for share in campaign.shares["cpu", "float32"]:
-        for name, path in campaign.plan("cpu", [share])["paths"].items():
-            assert kernel_file.parse(places.find(path)).name == name
+    planned = campaign.plan("cpu", campaign.shares["cpu", "float32"])["paths"]
+    assert {name: places.find(path).stem for name, path in planned.items()} == dict(
+        zip(names, names, strict=True)
+    )
 
 
 def test_what_is_nowhere_is_named_with_the_places_that_were_searched(root, monkeypatch):
     message = rf'kernels\[1\]: got "./none/\*.c"; expected .*, or files of kernels in {root}'
     with pytest.raises(InputError, match=message):
         load(["cpu/home", "./none/*.c"])
-    message = f"campaign=none: no such campaign in {root}/config or {places.HOME}/config; expected"
+    message = (
+        f"campaign=none: no such campaign in {root}/config or {places.HOME}/config; expected one "
+    )
+    message += "of other, default"
+    written(root / "config" / "other.yaml", "campaign: other\n")
     with pytest.raises(InputError, match=re.escape(message)):
         campaign_file.find("none")
     written(root / "config" / "mine.yaml", "campaign: default\n")
