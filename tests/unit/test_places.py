@@ -1,7 +1,5 @@
 """Files of the project come before those of home, and no name has two meanings."""
 
-import re
-
 import pytest
 from ladder.cli import new_kernel
 from ladder.core import places
@@ -32,11 +30,6 @@ def test_the_project_is_the_nearest_folder_with_kernels_else_the_current_one(roo
     assert places.project() == root
     monkeypatch.chdir(root.parent)
     assert places.project() == root.parent
-    gone = root.parent / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    assert places.project() == places.HOME
 
 
 def test_a_file_is_looked_up_in_the_project_then_at_home(root):
@@ -77,10 +70,10 @@ def test_a_kernel_with_the_name_of_another_at_home_is_refused(root):
     copy.write_text(kernel())
     found = kernel_file.everywhere(refused)
     assert found["cpu/home"].path.is_relative_to(places.HOME)
+    assert list(refused) == ["cpu/home"]
+    assert kernel_file.path_of("cpu", "home") == found["cpu/home"].path
     message = f"{copy}: has the name of another kernel, {places.HOME}/kernels/cpu/home.c; expected"
-    assert str(refused["cpu/home"]).startswith(message)
-    assert kernel_file.path_of("cpu", "home").is_relative_to(places.HOME)
-    with pytest.raises(InputError, match="has the name of another kernel"):
+    with pytest.raises(InputError, match=message):
         load(["cpu/*"])
 
 
@@ -109,21 +102,16 @@ def test_a_campaign_names_files_and_folders_of_the_project(root, patterns, names
     campaign = load(patterns)
     assert [kernel.name for kernel in campaign.kernels.values()] == names
     planned = campaign.plan("cpu", campaign.shares["cpu", "float32"])["paths"]
-    assert {name: places.find(path).stem for name, path in planned.items()} == dict(
-        zip(names, names, strict=True)
-    )
+    assert [kernel_file.parse(places.find(path)).name for path in planned.values()] == names
 
 
 def test_what_is_nowhere_is_named_with_the_places_that_were_searched(root, monkeypatch):
     message = rf'kernels\[1\]: got "./none/\*.c"; expected .*, or files of kernels in {root}'
     with pytest.raises(InputError, match=message):
         load(["cpu/home", "./none/*.c"])
-    message = (
-        f"campaign=none: no such campaign in {root}/config or {places.HOME}/config; expected one "
-    )
-    message += "of other, default"
     written(root / "config" / "other.yaml", "campaign: other\n")
-    with pytest.raises(InputError, match=re.escape(message)):
+    message = f"none: no such campaign in {root}/config or {places.HOME}/config; .* other, default"
+    with pytest.raises(InputError, match=message):
         campaign_file.find("none")
     written(root / "config" / "mine.yaml", "campaign: default\n")
     assert campaign_file.find("default") == root / "config" / "mine.yaml"

@@ -20,6 +20,8 @@ from planted import ROOT, written
 
 def test_the_package_must_be_that_of_the_checkout(tmp_path):
     start.check_installation(sys.executable, ROOT)
+    with pytest.raises(InputError, match=r"got version 0\.1\.0 installed; expected 9, that"):
+        start.check_version("9")
     with pytest.raises(
         InputError, match=f"runs the package of {ROOT}; expected that of {tmp_path}, which"
     ):

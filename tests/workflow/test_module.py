@@ -31,24 +31,22 @@ class Installed:
     """An environment with the wheel and what it needs, and nothing of the checkout."""
 
     def __init__(self, folder: Path) -> None:
-        self.bin = folder / "env" / "bin"
-        python, built = str(ROOT / ".venv/bin/python"), [f"BUILT={folder}/tree", f"DIST={folder}"]
+        self.bin, tools = folder / "env" / "bin", ROOT / ".venv" / "bin"
         # the environment of the tests stays as it is
-        self("make", "-C", ROOT, "-o", "setup", "wheel", *built, folder=folder)
-        (wheel,) = folder.glob("*.whl")
-        self(python, "-m", "venv", "--without-pip", folder / "env", folder=folder)
-        lock = ROOT / "envs" / "requirements.lock"
-        pip = (ROOT / ".venv/bin/uv", "pip", "install", "--quiet", "--python", self.bin / "python")
-        self(*pip, "--offline", "-c", lock, wheel, folder=folder)
+        made = f"make -C {ROOT} -o setup wheel BUILT={folder}/tree DIST={folder}"
+        env = f"{tools}/python -m venv --without-pip env"
+        pip = f"{tools}/uv pip install -q --python {self.bin}/python --offline *.whl"
+        lock = f"-c {ROOT}/envs/requirements.lock"
+        self("sh", "-ec", f"{made}\n{env}\n{pip} {lock}", folder=folder)
         (self.home,) = folder.glob("env/lib/python3*/site-packages/ladder/home")
 
-    def __call__(self, *command: object, folder: Path, code: int = 0, **variables: str) -> str:
+    def __call__(self, *command: str, folder: Path, code: int = 0) -> str:
         """Run a command in a folder; returns its output and errors."""
-        environment = os.environ | {"PATH": f"{self.bin}:{os.environ['PATH']}", "NO_COLOR": "1"}
+        variables = {"PATH": f"{self.bin}:{os.environ['PATH']}", "NO_COLOR": "1"}
         done = subprocess.run(
-            list(map(str, command)),
+            command,
             cwd=folder,
-            env=environment | variables,
+            env=os.environ | variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -57,14 +55,10 @@ class Installed:
         assert done.returncode == code, done.stdout[-8000:]
         return done.stdout
 
-    def files(self) -> dict[Path, tuple[int, int]]:
-        """The size and time of each file at home, and of the package but for its bytecode."""
-        paths = [path for path in self.home.parent.rglob("*") if path.is_file()]
-        return {
-            path: (path.stat().st_size, path.stat().st_mtime_ns)
-            for path in paths
-            if path.suffix != ".pyc"
-        }
+    def files(self) -> dict[Path, int]:
+        """When each file of the package and of home was written, but for bytecode."""
+        files = {path: path.stat() for path in self.home.parent.rglob("*") if path.is_file()}
+        return {path: of.st_mtime_ns for path, of in files.items() if path.suffix != ".pyc"}
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +79,8 @@ def test_the_commands_of_the_page_run_in_an_empty_folder(installed, home, tmp_pa
     # a comparison of a run with itself says so by its exit code
     printed = installed("sh", "-ec", project, folder=tmp_path, code=4)
     folder = tmp_path / "my-kernels"
-    for words in ("correct; ", "Explore the results: results/mine/index.html", "same measurements"):
-        assert words in printed
+    assert "correct; " in printed
+    assert "Explore the results: results/mine/index.html" in printed
     dry = installed("ladder", "run", "config/mine.yaml", "--dry-run", folder=folder / "kernels")
     assert "This was a dry-run" in dry
     assert installed("ladder", "init", folder=folder).startswith("now: ")
@@ -108,7 +102,6 @@ def hosted(home, tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.file://{repository}.insteadOf")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://github.com/OWNER/gemm-ladder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return repository
 
 
 @pytest.mark.parametrize(
@@ -120,20 +113,10 @@ def test_the_rules_are_a_module(installed, hosted, tmp_path, block, prefix, more
     written(folder / "mine" / "fast.c", c_kernel("Fast", C_RIGHT))
     written(folder / "config" / "config.yaml", yaml.safe_dump(SMALL))
     written(folder / "config" / "all.yaml", yaml.safe_dump({"gemm": SMALL, "other": 1}))
-    snakemake = ("snakemake", "--cores", "1", "--snakefile", snakefile, "--directory", folder)
+    snakemake = ("snakemake", "--cores=1", f"--snakefile={snakefile}", f"--directory={folder}")
     printed = installed(*snakemake, folder=tmp_path)
     assert (folder / more).exists()
     (best,) = folder.glob(f"{prefix}results/mine/cpu-*/best.csv")
     assert ",fast," in best.read_text()
-    if prefix:
-        assert f"Explore the results: {prefix}results/mine/index.html" in printed
+    assert ("Explore the results: judged/results/mine/index.html" in printed) == bool(prefix)
     assert "rule measure" not in installed(*snakemake, folder=tmp_path)
-
-
-def test_rules_of_another_version_than_the_package_are_refused(installed, hosted, tmp_path):
-    rules = hosted / "workflow" / "rules" / "common.smk"
-    rules.write_text(rules.read_text().replace('check_version("0.1.0")', 'check_version("0.2.0")'))
-    message = "Error: gemm-ladder: got version 0.1.0 installed; expected 0.2.0, that of the rules"
-    snakefile = hosted / "workflow" / "Snakefile"
-    printed = installed("snakemake", "-s", snakefile, "--cores=1", folder=tmp_path, code=1)
-    assert message in printed.splitlines()

@@ -26,7 +26,7 @@ from ladder.storage import dataset_layout, published_index
 RUN = engine.Run()
 SNAKEFILE = places.HOME / "workflow" / "Snakefile"
 
-in_module = engine.in_module(workflow)
+in_module = workflow.modifier.namespace is not None  # of another workflow
 
 with clear_errors():
     start.check_version("0.1.0")  # as in pyproject.toml

@@ -91,11 +91,11 @@ def nvcc() -> str:
     """Return the path of nvcc: from the locked toolkit, else from the PATH. Raises `InputError` if
     there is neither, or no PyCUDA.
     """
-    spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
-    for folder in spec.submodule_search_locations or [] if spec else []:
-        path = Path(folder) / "bin" / "nvcc"
-        if path.exists():
-            return str(path)
+    with contextlib.suppress(ModuleNotFoundError):
+        for folder in importlib.import_module("nvidia.cu13").__path__:
+            path = Path(folder) / "bin" / "nvcc"
+            if path.exists():
+                return str(path)
     located = shutil.which("nvcc")
     if not located or not importlib.util.find_spec("pycuda"):
         raise InputError(NO_CUDA)

@@ -38,12 +38,9 @@ def published() -> Path:
 
 def project() -> Path:
     """Return the nearest folder, from the current one upwards, that has kernels; without one, the
-    current folder. Home if the current folder was removed.
+    current folder.
     """
-    try:
-        here = Path.cwd()
-    except FileNotFoundError:
-        return HOME
+    here = Path.cwd()
     return next(filter(has_kernels, (here, *here.parents)), here)
 
 

@@ -304,7 +304,7 @@ class Campaign:
         """
         element_type = shares[0]["name"].split(".")[1]
         return {
-            "paths": self._paths(share["kernel"] for share in shares),
+            "paths": _paths(self.kernels[share["kernel"]] for share in shares if share["kernel"]),
             "shares": shares,
             "problems": list(map(vars, self.problems(kind, element_type))),
             "reference": BASELINES[kind][0],
@@ -328,7 +328,7 @@ class Campaign:
             max_seconds=seconds,
         )
         return confirm | {
-            "paths": self._paths(id for id in self.kernels if id.startswith(f"{kind}/")),
+            "paths": _paths(kernel for kernel in self.kernels.values() if kernel.kind == kind),
             "problems": list(map(vars, problems)),
             "sustained": list(self.sustained),
             "reference": BASELINES[kind][0],
@@ -336,10 +336,10 @@ class Campaign:
             "limits": asdict(alike),
         }
 
-    def _paths(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the files of kernels by name, as `places.find` takes them."""
-        kernels = [self.kernels[id] for id in ids if id]
-        return {kernel.name: named(kernel.path) for kernel in kernels}
+
+def _paths(kernels: Iterable[Kernel]) -> dict[str, str]:
+    """Return the files of kernels by name, as `places.find` takes them."""
+    return {kernel.name: named(kernel.path) for kernel in kernels}
 
 
 def expected_us(kind: str, problem: Problem) -> float:

@@ -247,50 +247,45 @@ def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[s
     """Return all kernels in `root`/kernels by id, in ladder order. `refused` gets the errors of
     those that cannot be used, by id.
     """
-    paths = {path: kind for kind in KINDS for path in _files(root / "kernels" / kind)}
-    return _read((path for path, kind in paths.items() if _is_kernel(path, kind)), refused)
-
-
-def _read(paths: Iterable[Path], refused: dict[str, InputError] | None) -> dict[str, Kernel]:
-    kernels = {}
-    for path in paths:
-        try:
-            kernel = parse(path)
-            kernels[kernel.id] = kernel
-        except InputError as error:
-            if refused is not None:
-                refused[id_of(path)] = error
-    return kernels
-
-
-def id_of(path: Path) -> str:
-    """Return the id of the kernel in a file."""
-    return f"{KIND_OF.get(path.suffix, '')}/{path.stem}"
+    return _read(_kernels_in(root), refused)
 
 
 def everywhere(
     refused: dict[str, InputError] | None = None, files: Iterable[Path] = ()
 ) -> dict[str, Kernel]:
-    """Return all kernels of home, of the project and in other `files` by id, in ladder order.
-    `refused` gets errors as in `discover`.
+    """Return all kernels of home, of the project and in other `files`, as `discover` does.
 
     Tables and claims know a kernel by its name, so one that has the name of another at home is
     refused, unless they are the same.
     """
-    found: dict[str, Kernel] = {}
-    errors: dict[str, InputError] = {}
-    of_places = (discover(place, errors) for place in reversed(places.both()))
-    for kernels in (*of_places, _read(files, errors)):
-        for id, kernel in kernels.items():
-            other = found.setdefault(id, kernel)
-            if other.digest != kernel.digest:
-                errors[id] = InputError(
-                    f"{kernel.path}: has the name of another kernel, {other.path}; expected "
-                    "another name, because tables and claims know kernels by theirs"
+    of_places = map(_kernels_in, reversed(places.both()))
+    return _read(itertools.chain(*of_places, files), refused)
+
+
+def _read(paths: Iterable[Path], refused: dict[str, InputError] | None) -> dict[str, Kernel]:
+    kernels: dict[str, Kernel] = {}
+    errors = {} if refused is None else refused
+    for path in paths:
+        try:
+            kernel = parse(path)
+            other = kernels.setdefault(kernel.id, kernel)
+            if other is not kernel and other.digest != kernel.digest:
+                raise InputError(
+                    f"{path}: has the name of another kernel, {other.path}; expected another "
+                    "name, because tables and claims know kernels by theirs"
                 )
-    if refused is not None:
-        refused |= errors
-    return dict(sorted(found.items(), key=lambda each: (KINDS.index(each[1].kind), each[0])))
+        except InputError as error:
+            errors[id_of(path)] = error
+    return dict(sorted(kernels.items(), key=lambda each: (KINDS.index(each[1].kind), each[0])))
+
+
+def _kernels_in(root: Path) -> list[Path]:
+    return [path for kind, path in _sources(root) if _is_kernel(path, kind)]
+
+
+def id_of(path: Path) -> str:
+    """Return the id of the kernel in a file."""
+    return f"{KIND_OF.get(path.suffix, '')}/{path.stem}"
 
 
 def files_of(pattern: str) -> list[Path] | None:
@@ -333,10 +328,13 @@ def strays(root: Path) -> list[str]:
         f"{path}: taken for no kernel; expected the suffix {' or '.join(SUFFIXES[kind])}, and a "
         "comment /*--- … ---*/ of YAML "
         "at the beginning"
-        for kind in KINDS
-        for path in _files(root / "kernels" / kind)
+        for kind, path in _sources(root)
         if not _is_kernel(path, kind)
     ]
+
+
+def _sources(root: Path) -> list[tuple[str, Path]]:
+    return [(kind, path) for kind in KINDS for path in _files(root / "kernels" / kind)]
 
 
 def _files(folder: Path) -> list[Path]:

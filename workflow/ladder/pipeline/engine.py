@@ -9,7 +9,8 @@ where a version of Snakemake no longer has it.
   (tests/workflow/test_options.py, tests/workflow/test_pipeline.py).
 - `sys.executable`, which is set in `rules/common.smk` because Snakemake runs scripts by it without
   quotes (tests/workflow/test_robust.py, whose folder has a space in its name).
-- `workflow.modifier`, of a module that another workflow uses (tests/workflow/test_module.py).
+- `workflow.modifier` in `rules/common.smk`: of a module, it has a name and perhaps a prefix
+  (tests/workflow/test_module.py).
 - `workflow.default_target` in the `Snakefile` at the top, since an included file does not set it
   (tests/workflow/test_pipeline.py, whose runs name no target).
 - `sys.exit` in `onsuccess`, which ends Snakemake with this exit code (tests/workflow/test_result.py).
@@ -33,11 +34,6 @@ class Run(logging.Handler):
         """Note a job that starts, or one that has failed."""
         events = {"job_info": self.started, "job_error": self.failed}
         events.get(getattr(record, "event", ""), []).append(record)
-
-
-def in_module(workflow: Any) -> bool:
-    """Return whether another workflow uses the rules that are read now, as those of a module."""
-    return workflow.modifier.namespace is not None
 
 
 def submits(workflow: Any) -> bool:
