@@ -105,14 +105,18 @@ def hosted(home, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("block", "prefix", "more"), [(0, "judged/", "all.txt"), (1, "", "results/mine/index.html")]
+    ("block", "config", "prefix", "more"),
+    [
+        (0, {"all": {"gemm": SMALL, "other": 1}}, "judged/", "all.txt"),
+        (1, {"config": SMALL}, "", "results/mine/index.html"),
+    ],
 )
-def test_the_rules_are_a_module(installed, hosted, tmp_path, block, prefix, more):
+def test_the_rules_are_a_module(installed, hosted, tmp_path, block, config, prefix, more):
     folder = tmp_path / "theirs"
     snakefile = written(folder / "workflow" / "Snakefile", BLOCKS[block])
     written(folder / "mine" / "fast.c", c_kernel("Fast", C_RIGHT))
-    written(folder / "config" / "config.yaml", yaml.safe_dump(SMALL))
-    written(folder / "config" / "all.yaml", yaml.safe_dump({"gemm": SMALL, "other": 1}))
+    for name, data in config.items():
+        written(folder / "config" / f"{name}.yaml", yaml.safe_dump(data))
     snakemake = ("snakemake", "--cores=1", f"--snakefile={snakefile}", f"--directory={folder}")
     printed = installed(*snakemake, folder=tmp_path)
     assert (folder / more).exists()
