@@ -26,7 +26,7 @@ TWO := -n 2 --no-loadscope-reorder
 CLUSTER := .venv-cluster
 OLDEST := .venv-oldest
 
-.PHONY: moved all redraw clean setup setup-dev setup-cluster setup-cutlass setup-triton lint lock bench image
+.PHONY: moved all redraw clean wheel setup setup-dev setup-cluster setup-cutlass setup-triton lint lock bench image
 .PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-triton test-container test-slurm test-oldest check-published
 # one stage after another, even with `make -j`: they share the cores
 .NOTPARALLEL:
@@ -67,7 +67,7 @@ $(READY): envs/requirements.lock envs/bootstrap.lock $(MOVED)
 	touch $@
 
 $(DEV): $(BIN)/ladder
-	$(call INSTALL,--group dev)
+	$(call INSTALL,-r pyproject.toml --extra dev)
 	touch $@
 
 # the package itself stays in workflow/; nothing is downloaded
@@ -79,6 +79,17 @@ $(BIN)/ladder: $(READY) pyproject.toml envs/start.py
 
 # what tests and `make lint` need
 setup-dev: $(DEV)
+
+# One file for other folders and machines: the package, with its home as a folder of it. Of the published data it has what `ladder compare` reads.
+BUILT := $(VENV)/wheel
+HOME_IN := $(BUILT)/workflow/ladder/home
+DIST := dist
+wheel: setup
+	rm -rf $(BUILT) && mkdir -p $(HOME_IN)
+	cp -r --parents pyproject.toml LICENSE README.md workflow/ladder $(BUILT)
+	cp -rL --parents config kernels envs/*.lock workflow/[!l]* results/published/repeat-*.csv $(wildcard AGENTS.md) $(HOME_IN)
+	git describe --always --dirty --abbrev=40 --exclude='*' > $(HOME_IN)/REVISION || true
+	$(BIN)/uv build --quiet --wheel --offline --out-dir $(DIST) $(BUILT)
 
 # The published tables and figures, drawn again and compared with their checksums, in an environment without CUDA.
 redraw:
@@ -171,7 +182,7 @@ lint: $(DEV)
 
 # resolve the direct dependencies of pyproject.toml again
 lock: setup
-	$(BIN)/uv pip compile pyproject.toml --extra cuda --group dev --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra cuda --extra dev --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/requirements.lock
 	$(BIN)/uv pip compile --group cluster --constraint envs/requirements.lock --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cluster.lock
 	$(BIN)/uv pip compile --group cutlass --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cutlass.lock
 	$(BIN)/uv pip compile --group oldest --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/oldest.lock

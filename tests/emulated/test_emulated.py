@@ -10,7 +10,7 @@ from pathlib import Path
 import documented
 import emulator
 import pytest
-from ladder.cli.new_kernel import TEXT
+from ladder.cli.new_kernel import STARTS
 from ladder.measuring.gauntlet import describe, problems
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
@@ -62,9 +62,7 @@ def test_right_in_the_gauntlet(
 
 
 def test_the_template_is_right_in_the_gauntlet(tmp_path: Path) -> None:
-    path = written(
-        tmp_path / "kernels" / "cuda" / "template.cu", TEXT[".cu"].format(title="Template")
-    )
+    path = written(tmp_path / "kernels" / "cuda" / "template.cu", STARTS[".cu"].read_text())
     kernel = parse(path)
     for index, configuration in enumerate(two_configurations(kernel, "float32")):
         check("pocl", kernel, configuration, problems("float32"), tmp_path / str(index))

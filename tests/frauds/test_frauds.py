@@ -45,7 +45,6 @@ def test_on_the_cpu(tmp_path, monkeypatch):
     notes.mkdir()
     monkeypatch.setenv(NOTES, str(notes))
     monkeypatch.setattr(toolchain, "PASSED", (*toolchain.PASSED, NOTES))
-    monkeypatch.setattr("ladder.measuring.job.ROOT", tmp_path)
     with clock.use(StuckClock(notes / "hangs")):
         outcomes = planted_frauds.run(detect_cpu(), "planted-frauds", tmp_path, 2)
     assert complaints("cpu", outcomes) == []
@@ -80,6 +79,5 @@ def test_all_for_a_gpu_compile(tmp_path):
 
 @pytest.mark.gpu
 def test_on_a_gpu(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("ladder.measuring.job.ROOT", tmp_path)
     device = first_gpu()
     assert complaints("cuda", planted_frauds.run(device, device.uuids[0], tmp_path, 8)) == []

@@ -172,6 +172,7 @@ CI = ".ci/run"
 CONTAINER = "tests/container/test_container.py::"
 PARTITIONS = "tests/workflow/test_partitions.py::"
 EVERYDAY = "tests/unit/test_everyday.py::"
+MODULE = "tests/workflow/test_module.py::"
 PAGES_FILLED = "tests/published/test_pages.py::"
 ELSEWHERE: dict[str, list[str]] = {
     CI: [
@@ -209,6 +210,8 @@ ELSEWHERE: dict[str, list[str]] = {
         "ladder new",
         "ladder compare",
         "ladder export",
+        "ladder init",
+        "ladder run",
     ],
     f"{PAGES_FILLED}test_a_page_is_filled_from_the_data": ["python -m book"],
     f"{PAGES_FILLED}test_the_example_of_the_data_dictionary_prints_the_ratios_of_each_rung": [
@@ -279,6 +282,15 @@ ELSEWHERE: dict[str, list[str]] = {
         "ladder try FILE",
         "snakemake --cores all --config campaign=smoke 'devices=[cpu]' 'kernels=[cpu/mine]'",
     ],
+    f"{MODULE}test_the_commands_of_the_page_run_in_an_empty_folder": [
+        "make wheel",
+        "ladder init my-kernels",
+        "cd my-kernels",
+        "ladder run config/mine.yaml *",
+        "ladder run config/mine.yaml",
+        "ladder compare results/mine/*",
+    ],
+    f"{MODULE}test_the_rules_are_a_module": ["docs/module.md: snakemake"],
     "tests/unit/test_export.py::test_the_code_of_the_page_launches": ["docs/export.md: *"],
     "tests/workflow/test_documented.py::test_a_block_of_a_campaign_is_planned": [
         "docs/slurm.md: yaml",

@@ -74,7 +74,6 @@ class Jobs:
                 name, SWEEP.format(list(range(1, configurations + 1))) if configurations > 1 else ""
             )
             written(folder / "kernels" / "cuda" / f"{name}.cu", header)
-        monkeypatch.setattr("ladder.measuring.job.ROOT", folder)
         problems = gauntlet.problems
         monkeypatch.setattr(gauntlet, "problems", lambda *given: problems(*given)[:GAUNTLET])
         ask = InProcess.ask

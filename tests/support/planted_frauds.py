@@ -165,7 +165,7 @@ def run(
     """Measure all kernels of a device's kind on all problems, as a campaign's measure jobs do;
     returns rows by kernel and problem.
 
-    `job.ROOT` must be `folder`. Those that are launched alike share a job: candidates differ in
+    Those that are launched alike share a job: candidates differ in
     a parameter F that none of them looks at.
     """
     mine = [kernel for kernel in assemble(folder).values() if kernel.kind == device.kind]
@@ -199,6 +199,7 @@ def run(
             ],
         }
         plan = {
+            "paths": {kernel.name: str(kernel.path) for kernel in group},
             "shares": [share],
             "problems": [asdict(problem) for problem in PROBLEMS.values()],
             "reference": BASELINES[device.kind][0],

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 import simulated
 from inprocess import InProcess
-from ladder.cli import best_rung, new_kernel, trial
+from ladder.cli import new_kernel, trial
 from ladder.cli.main import main
 from ladder.compiling import compile, compilers
+from ladder.core import places
 from ladder.devices.cpu import Cpu
 from ladder.measuring import session, worker
 from ladder.measuring import trial as measuring_trial
-from planted import Project
+from planted import ROOT, Project
 
 INTERVAL = r"[\d.e+-]+ \(interval (?:[\d.e+-]+ to [\d.e+-]+|not known)\)"
 SINCE = "since the last correct try: "
@@ -74,8 +75,10 @@ class Trials:
         self.root, self.capsys, self.kept = root, capsys, root / "results" / "try"
         for kind in ("cuda", "cpu"):
             (root / "kernels" / kind).mkdir(parents=True)
-        for module in (best_rung, new_kernel, trial):
-            monkeypatch.setattr(module, "ROOT", root)
+        (root / "envs").symlink_to(ROOT / "envs")
+        monkeypatch.setattr(new_kernel, "STARTS", new_kernel.STARTS)  # of the checkout
+        monkeypatch.setattr(places, "HOME", root)
+        monkeypatch.setattr(trial, "ROOT", root)
         monkeypatch.setattr(trial, "FOLDER", self.kept)
         monkeypatch.chdir(root)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ladder.core import places
 from ladder.core.errors import InputError
 from ladder.devices import detect
 from ladder.devices.detect import DetectedDevice
@@ -31,6 +32,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with one kernel and two campaigns, on a machine without a GPU."""
     monkeypatch.setattr(detect, "detect_gpus", list)
     monkeypatch.setattr(detect, "detect_cpu", lambda: CPU)
+    monkeypatch.setattr(places, "HOME", tmp_path)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "kernels" / "cuda").mkdir(parents=True)
     shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
     kernel(tmp_path, "02_reordered_ikj", MINE)
@@ -47,14 +50,9 @@ def write(root: Path, name: str, data) -> Path:
     return written(root / name, yaml.safe_dump(data))
 
 
-def campaigns(root: Path, files=(), config=None, submits=False, is_main=True) -> Campaigns:
+def campaigns(files=(), config=None, submits=False, is_main=True) -> Campaigns:
     return Campaigns(
-        root,
-        files,
-        config or {},
-        lambda campaign, devices, gpus: ["sm_90"],
-        lambda: submits,
-        is_main,
+        files, config or {}, lambda campaign, devices, gpus: ["sm_90"], lambda: submits, is_main
     )
 
 
@@ -63,21 +61,21 @@ def kernels_of(run: Campaigns, name: str) -> list[str]:
 
 
 def test_reproduce_has_a_campaign_of_its_own_unless_one_is_named(checkout):
-    run = campaigns(checkout)
+    run = campaigns()
     assert (run.name, run.reproduce_name) == ("default", "reproduce")
     assert run.data == {name: BASE | {"campaign": name} for name in ("default", "reproduce")}
     assert run.targets("reproduce").campaign.name == "reproduce"
     assert run.targets("reproduce") is run.targets("reproduce")
     own = write(checkout, "own.yaml", BASE | {"campaign": "own"})
-    of_file = campaigns(checkout, [own], yaml.safe_load(own.read_text()))
-    for named in (campaigns(checkout, config={"campaign": "default"}), of_file):
+    of_file = campaigns([own], yaml.safe_load(own.read_text()))
+    for named in (campaigns(config={"campaign": "default"}), of_file):
         assert named.name == named.reproduce_name == next(iter(named.data))
 
 
 @pytest.mark.parametrize("text", ["campaign: reproduce\nproblems: 8\n", "campaign: [\n"])
 def test_a_campaign_that_cannot_be_used_stops_only_the_run_that_asks_for_it(checkout, text):
     written(checkout / "config" / "reproduce.yaml", text)
-    run = campaigns(checkout)
+    run = campaigns()
     assert list(run.data) == ["default"]
     assert run.targets("default").campaign.name == "default"
     with pytest.raises(InputError, match=r"config/reproduce\.yaml: "):
@@ -85,7 +83,7 @@ def test_a_campaign_that_cannot_be_used_stops_only_the_run_that_asks_for_it(chec
 
 
 def test_other_kernels_make_another_campaign_of_both(checkout):
-    run = campaigns(checkout, config={"kernels": ["cpu/02_reordered_ikj"]})
+    run = campaigns(config={"kernels": ["cpu/02_reordered_ikj"]})
     assert run.reproduce_name == "reproduce-cpu-02_reordered_ikj"
     assert run.targets(run.reproduce_name).datasets.files("best.csv") == [
         "results/reproduce-cpu-02_reordered_ikj/cpu-y/best.csv"
@@ -113,24 +111,24 @@ def test_what_is_published_is_measured_and_not_what_else_lies_there(checkout):
     write(checkout, "config/reproduce.yaml", of_published)
     message = r"config/reproduce\.yaml: kernels: got published, but .*published has none"
     with pytest.raises(InputError, match=message):
-        campaigns(checkout).targets("reproduce")
+        campaigns().targets("reproduce")
     published(checkout, "02_reordered_ikj", "09_removed_since")
     kernel(checkout, "02_mine", MINE)
     kernel(checkout, "03_half", HALF)
     kernel(checkout, "04_other_type", MINE)
-    run = campaigns(checkout)
+    run = campaigns()
     assert kernels_of(run, "reproduce") == ["02_reordered_ikj"]
     assert kernels_of(run, "default") == ["02_mine", "02_reordered_ikj"]
     assert run.reproduce_name == "reproduce"
     kernel(checkout, "02_mine", WIDE)
-    run = campaigns(checkout)
+    run = campaigns()
     message = "cpu/02_mine: the lists of its parameters make 1000000 configurations"
     with pytest.raises(InputError, match=message):
         run.targets("default")
     run.targets("reproduce")
     kernel(checkout, "02_reordered_ikj", HALF)
     with pytest.raises(InputError, match=r"02_reordered_ikj\.c: no header"):
-        campaigns(checkout).targets("reproduce")
+        campaigns().targets("reproduce")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +144,7 @@ def test_one_claim_is_measured_by_the_kernels_and_problems_that_it_is_about(
 ):
     published(checkout, "02_reordered_ikj")
     kernel(checkout, "02_mine", MINE)
-    run = campaigns(checkout, config={"claim": claim})
+    run = campaigns(config={"claim": claim})
     assert re.fullmatch(name, run.reproduce_name)
     assert kernels_of(run, run.reproduce_name) == kernels
     plan = run.targets(run.reproduce_name).campaign
@@ -157,12 +155,12 @@ def test_one_claim_is_measured_by_the_kernels_and_problems_that_it_is_about(
 def test_an_unknown_claim_is_refused(checkout):
     published(checkout, "02_reordered_ikj")
     with pytest.raises(InputError, match=r"claim: got 'gain'; .*did you mean `gains`\?"):
-        str(campaigns(checkout, config={"claim": "gain"}).name)
+        str(campaigns(config={"claim": "gain"}).name)
 
 
 def test_a_campaign_is_checked_when_it_is_asked_for(checkout):
     write(checkout, "config/default.yaml", BASE | {"campaign": "default", "devices": ["cuda"]})
-    run = campaigns(checkout)
+    run = campaigns()
     run.targets("reproduce")
     message = r"config/default\.yaml: devices\[0\]: got 'cuda', but no usable GPU was found here"
     with pytest.raises(InputError, match=message):
@@ -172,10 +170,10 @@ def test_a_campaign_is_checked_when_it_is_asked_for(checkout):
 def test_a_kernel_that_cannot_be_used_matters_to_a_campaign_that_chooses_it(checkout):
     half = kernel(checkout, "02_half", HALF)
     with pytest.raises(InputError, match=r"02_half\.c: no header"):
-        campaigns(checkout).targets("default")
-    assert kernels_of(campaigns(checkout, is_main=False), "default") == ["02_reordered_ikj"]
+        campaigns().targets("default")
+    assert kernels_of(campaigns(is_main=False), "default") == ["02_reordered_ikj"]
     half.rename(half.with_name("03_half.c"))
-    run = campaigns(checkout)
+    run = campaigns()
     run.targets("default")
     assert list(run.refused) == ["cpu/03_half"]
 
@@ -189,10 +187,10 @@ def test_a_kernel_that_cannot_be_used_matters_to_a_campaign_that_chooses_it(chec
 )
 def test_a_campaign_that_cannot_be_run_is_refused(checkout, submits, name, message):
     with pytest.raises(InputError, match=message):
-        campaigns(checkout, submits=submits).targets(name)
+        campaigns(submits=submits).targets(name)
 
 
 def test_the_form_of_a_campaign_is_checked_before_its_name_is_used(checkout):
     file = write(checkout, "own.yaml", BASE)
     with pytest.raises(InputError, match=r"own\.yaml: missing key campaign"):
-        str(campaigns(checkout, [file], BASE).name)
+        str(campaigns([file], BASE).name)

@@ -211,7 +211,7 @@ from pathlib import Path
 sys.modules["pycuda._driver"] = None
 from ladder.compiling.compilers import CompileError, compile_source
 try:
-    compile_source("nvcc", "oops;", "sm_80", Path("."))
+    compile_source("nvcc", "oops;", "sm_80")
 except CompileError as error:
     print("said:", error)
 """

@@ -100,7 +100,7 @@ extern "C" __global__ void gemm(const half* A, const half* B, float* C) {
 
 
 def compiled(source, arch="sm_90", compiler="nvcc"):
-    return compilers.compile_source(compiler, source, arch, ROOT / "kernels" / "include")[0]
+    return compilers.compile_source(compiler, source, arch, [ROOT / "kernels" / "include"])[0]
 
 
 def found_in(what, arch="sm_90", compiler="nvrtc"):

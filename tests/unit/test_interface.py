@@ -6,7 +6,7 @@ import pytest
 from ladder.compiling import compile, compilers, cubin, interface
 from ladder.model import kernel_file
 from ladder.model.kernel import ARGUMENTS
-from planted import C_HEADER, ROOT, written
+from planted import C_HEADER, written
 
 HEADER = "/*---\ntitle: t\nidea: planted by a test\nblock: [{block}]\ngrid: [1]\n{more}---*/\n"
 EIGHT = "int M, int N, int K, T alpha, const T* A, const T* B, T beta, T* C"
@@ -112,7 +112,7 @@ def test_parameters_and_threads_are_read_on_every_architecture(arch):
     text = before + f"{GEMM}(char a, double b, int* c) {{ *c = f(b, a); }}".replace(
         "void", "void __launch_bounds__(96)"
     )
-    functions = interface.functions(compilers.compile_source("nvcc", text, arch, ROOT)[0])
+    functions = interface.functions(compilers.compile_source("nvcc", text, arch)[0])
     assert list(functions) == ["gemm"]
     assert sorted(functions["gemm"].parameters.items()) == [(0, (0, 1)), (1, (8, 8)), (2, (16, 8))]
     assert (functions["gemm"].largest_block, functions["gemm"].exact_block) == ((96, 1, 1), ())

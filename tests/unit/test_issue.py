@@ -109,7 +109,7 @@ def compiled(name, element_type="float32", **parameters):
         "nvcc",
         kernel.source(configuration),
         kernel.architecture or "sm_90",
-        ROOT / "kernels" / "include",
+        [ROOT / "kernels" / "include"],
     )[0]
 
 

@@ -118,9 +118,10 @@ def test_two_kernels_of_one_name_are_refused(tmp_path):
             kernel_file.parse(path)
 
 
-def test_a_kernel_is_found_by_its_name_and_a_cubin_is_none(tmp_path):
+def test_a_kernel_is_found_by_its_name_and_a_cubin_is_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     path = write(tmp_path, PTX)
-    assert kernel_file.path_of(tmp_path, "cuda", "mine") == path
+    assert kernel_file.path_of("cuda", "mine") == path
     write(tmp_path, "\x7fELF", "cuda/other.cubin")
     (message,) = kernel_file.strays(tmp_path)
     assert re.search(
@@ -162,9 +163,9 @@ def library(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setitem(toolchain.LIBRARIES, "cutlass", ("headers", "headers/include"))
 
-    def compiler(source, arch, include, options):
-        asked.append(options)
-        return compilers.compile_source("ptxas", PTX, arch, include)
+    def compiler(source, arch, includes, options):
+        asked.append([f"-I{includes[-1]}", *options])
+        return compilers.compile_source("ptxas", PTX, arch)
 
     for name in ("nvcc", "nvrtc"):
         monkeypatch.setitem(compilers.COMPILERS, name, compiler)

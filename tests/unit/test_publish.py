@@ -11,6 +11,7 @@ import pytest
 import synthetic
 from ladder.cli import publish
 from ladder.compiling import provenance, toolchain
+from ladder.core import places
 from ladder.core.errors import InputError
 from ladder.devices import detect
 from ladder.figures import draw
@@ -192,7 +193,7 @@ def test_packages_are_compared_with_every_version_in_the_lock(monkeypatch, tmp_p
         "   # via pandas==9\npandas==3.1.1\n"
     )
     (tmp_path / provenance.LOCK).write_text(lock)
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    monkeypatch.setattr(places, "HOME", tmp_path)
     assert provenance.differs_from_lock({"numpy": "2.5.5", "other": "1"}) == {}
     assert provenance.differs_from_lock({"numpy": "2.5.2", "pandas": "3.1.1"}) == {
         "numpy": "2.5.2 (lock 2.4.6 or 2.5.5)"

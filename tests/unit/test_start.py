@@ -20,6 +20,8 @@ from planted import ROOT, written
 
 def test_the_package_must_be_that_of_the_checkout(tmp_path):
     start.check_installation(sys.executable, ROOT)
+    with pytest.raises(InputError, match=r"got version 0\.1\.0 installed; expected 9, that"):
+        start.check_version("9")
     with pytest.raises(
         InputError, match=f"runs the package of {ROOT}; expected that of {tmp_path}, which"
     ):
@@ -122,7 +124,7 @@ from ladder.model.kernel_file import parse
 from ladder.model.kernel import Configuration
 for compiler, name in (("cc", "cpu/odd.c"), ("nvcc", "cuda/odd.cu")):
     source = parse(Path(name)).source(Configuration("float32", ()))
-    print(len(compilers.compile_source(compiler, source, "sm_90", Path.cwd())[0]) > 1000, "≈ – ×")
+    print(len(compilers.compile_source(compiler, source, "sm_90")[0]) > 1000, "≈ – ×")
 """
 
 

@@ -13,7 +13,7 @@ from ladder.devices.detect import DetectedDevice
 from ladder.model import campaign_file
 from ladder.pipeline import campaigns, datasets, messages, targets
 from ladder.storage import dataset_layout
-from planted import ROOT, written
+from planted import written
 from rungs import ALL as KERNELS
 
 GPU = DetectedDevice("nvidia-x", "cuda", "NVIDIA X", "sm_90", 2**30)
@@ -124,7 +124,7 @@ def asked(of_campaign, gpu, usual, attempt=1, threads=2, **wildcards):
     partitions = {
         name: vars(partition) for name, partition in of_campaign.campaign.partitions.items()
     }
-    run = campaigns.Campaigns(ROOT, [], {}, lambda *_: [], submits=bool, is_main=True)
+    run = campaigns.Campaigns([], {}, lambda *_: [], submits=bool, is_main=True)
     run._targets["t"] = of_campaign
     vars(run)["data"] = {"t": {"partitions": partitions}}
     requests = run.requests(gpu, **usual)

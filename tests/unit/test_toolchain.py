@@ -54,7 +54,7 @@ CASES = [
 
 def made(compiler, source="", include=ROOT / "kernels" / "include"):
     source = source or SOURCES[compiler]
-    return compilers.compile_source(compiler, source, "sm_90", include)[0]
+    return compilers.compile_source(compiler, source, "sm_90", [include])[0]
 
 
 @cache

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from ladder.cli import best_rung, trial_report
 from ladder.compiling import provenance, toolchain
+from ladder.core import places
 from ladder.core.errors import InputError
 from ladder.devices.detect import DetectedDevice
 from ladder.model.problem import Problem
@@ -17,16 +18,19 @@ from planted import written
 NVIDIA_X = DetectedDevice("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1)
 HEADER = "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n{}---*/\n"
 WITHOUT_PANDAS = """
+import os
 import sys
 from pathlib import Path
 import ladder.cli.trial
 from ladder.cli import best_rung
+from ladder.core import places
 from ladder.model.problem import Problem
 from ladder.devices.detect import DetectedDevice
 
-best_rung.ROOT = Path(sys.argv[1])
+places.HOME = Path(sys.argv[1])
+os.chdir(places.HOME)
 device = DetectedDevice("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1, (), "")
-assert best_rung.best_rung(device, best_rung.ROOT / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64))
+assert best_rung.best_rung(device, places.HOME / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64))
 assert "pandas" not in sys.modules
 """
 
@@ -38,7 +42,8 @@ def root(tmp_path, monkeypatch):
     for name in ("mine", "slow", "fast", "padded", "foreign", "older", "newer"):
         path = tmp_path / "kernels" / "cuda" / f"{name}.cu"
         written(path, HEADER.format(needs.get(name, "")))
-    monkeypatch.setattr(best_rung, "ROOT", tmp_path)
+    monkeypatch.setattr(places, "HOME", tmp_path)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

@@ -95,10 +95,10 @@ STAGES = list(stages())
 def test_every_stage_gets_the_message_of_the_page(
     text, message, tmp_path, monkeypatch, capsys, gpus
 ):
-    def compile_source(compiler, source, arch, include, options=()):
+    def compile_source(compiler, source, arch, includes, options=()):
         if "/*---" not in source:  # the pipeline's own code
-            return compilers.compile_source(compiler, source, arch, include, options)
-        built, usage = compilers.COMPILERS[compiler](source, arch, include, options)
+            return compilers.compile_source(compiler, source, arch, includes, options)
+        built, usage = compilers.COMPILERS[compiler](source, arch, includes, options)
         library = tmp_path / f"{digest(source)}.so"
         command = [
             *toolchain.cc(),

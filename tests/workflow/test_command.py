@@ -51,4 +51,6 @@ def test_every_example_runs(project):
     assert example("new").endswith(f"; now: ladder try {project.folder}/kernels/cpu/mine.c\n")
     assert "correct; " in example("try")
     assert example("export").startswith(f"wrote {results}/export/11_split_k: BM=64 ")
+    assert "wrote my-kernels/config/mine.yaml\n" in example("init")
+    assert "This was a dry-run" in example("run")
     assert left == {}

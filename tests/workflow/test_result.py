@@ -120,7 +120,7 @@ def test_a_report_has_a_description_and_nothing_made_has_changed(done):
 
 
 def test_where_nothing_can_be_written_is_a_line(project):
-    snakefile = project.folder / "Snakefile"
+    snakefile = project.folder / "workflow" / "Snakefile"
     command = [project.python, "-m", "snakemake", "-s", snakefile, "--cores", "1", "-n"]
     refused = subprocess.run(command, cwd="/proc", capture_output=True, text=True, check=False)
     assert refused.returncode == 1

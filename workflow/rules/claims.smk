@@ -1,6 +1,6 @@
 # The claims, the published entries about them, and the limits between runs.
 CLAIMED = [
-    files.ROOT / dataset_layout.CLAIMS,
+    places.HOME / dataset_layout.CLAIMS,
     *sorted([*PUBLISHED.glob(dataset_layout.JUDGED), *PUBLISHED.glob("repeat-*.csv")]),
 ]
 

@@ -6,8 +6,15 @@ import sys
 from contextlib import suppress
 from functools import cache
 
+try:
+    import ladder
+except ModuleNotFoundError:
+    sys.exit(
+        f"Error: {sys.executable}: has no package gemm-ladder, whose rules these are; pip install it there"
+    )
+
 from ladder.compiling import provenance, toolchain
-from ladder.core import files
+from ladder.core import places
 from ladder.core.errors import InputError, clear_errors
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import detect
@@ -17,10 +24,13 @@ from ladder.pipeline.campaigns import Campaigns
 from ladder.storage import dataset_layout, published_index
 
 RUN = engine.Run()
-SNAKEFILE = files.ROOT / "Snakefile"
+SNAKEFILE = places.HOME / "workflow" / "Snakefile"
+
+in_module = workflow.modifier.namespace is not None  # of another workflow
 
 with clear_errors():
-    start.check_installation(sys.executable, files.ROOT)
+    start.check_version("0.1.0")  # as in pyproject.toml
+    start.check_installation(sys.executable, places.HOME)
     # Snakemake runs scripts by this very variable, without quotes, and has no setting for it.
     sys.executable = start.unquoted(sys.executable)
     if workflow.is_main_process:
@@ -30,20 +40,20 @@ with clear_errors():
             f"{sys.executable} -m snakemake -s {shlex.quote(str(SNAKEFILE))} --cores 1",
         )
     CAMPAIGNS = Campaigns(
-        files.ROOT,
-        list(map(Path, workflow.overwrite_configfiles)),
+        None if in_module else list(map(Path, workflow.overwrite_configfiles)),
         dict(config),
         toolchain.architectures,
         submits=lambda: engine.submits(workflow),
         is_main=workflow.is_main_process,
+        located=workflow.modifier.modify_path,
     )
     CAMPAIGN, REPRODUCED = CAMPAIGNS.name, CAMPAIGNS.reproduce_name
-    PUBLISHED = files.ROOT / dataset_layout.PUBLISHED
+    PUBLISHED = places.HOME / dataset_layout.PUBLISHED
     REDRAWN = datasets.published(PUBLISHED)
     FEATURED = published_index.featured(PUBLISHED)
 
 if workflow.is_main_process:
-    warnings = strays(files.ROOT)
+    warnings = [stray for place in places.both() for stray in strays(place)]
     # a driver that does not work stops only a campaign that measures a GPU
     with suppress(InputError):
         warnings += detect.left_out()
@@ -52,8 +62,9 @@ if workflow.is_main_process:
 # With --sdm apptainer, jobs run the image's package, which lies at this path: in its place they get the one of this checkout
 # (Apptainer's user guide, "Bind Paths and Mounts").
 BIND = "APPTAINER_BIND" if shutil.which("apptainer") else "SINGULARITY_BIND"
-bound = [f"{files.ROOT}:/opt/gemm-ladder", os.environ.get(BIND)]
-os.environ[BIND] = ",".join(filter(None, bound))
+if places.IS_CHECKOUT:
+    bound = [f"{places.HOME}:/opt/gemm-ladder", os.environ.get(BIND)]
+    os.environ[BIND] = ",".join(filter(None, bound))
 
 
 # What profiles/default limits is of this machine: submitted jobs do not count.
@@ -142,6 +153,8 @@ def redrawn_files():
 
 def redrawn(wildcards):
     """All that is drawn from published data. No kernel of the checkout is needed: those that cannot be used are warnings."""
+    with clear_errors():
+        places.published()
     for error in CAMPAIGNS.refused.values():
         print(f"Warning: {error}", file=sys.stderr)
     compared = [f"{REDRAWN.folder}/compared.checked"] if REDRAWN.compared else []

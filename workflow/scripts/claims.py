@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ladder.claims import evidence, judge
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.pipeline.job_log import job
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import CLAIMED_OF, read_environment
@@ -13,4 +13,4 @@ with job(snakemake.log[0]):
     output = Path(snakemake.output[0])
     environment = read_environment(snakemake.input.environment)
     data = evidence.of_tables(tables, environment, str(output.parent))
-    judge.write(judge.held_against(ROOT, data), output)
+    judge.write(judge.held_against(HOME, data), output)

@@ -7,17 +7,18 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from ladder.compiling.compile import Resource, compile_kernel
-from ladder.core.files import ROOT, read_json, write_whole
+from ladder.core import places
+from ladder.core.files import read_json, write_whole
 from ladder.devices.detect import check_native
 from ladder.model.kernel import Configuration
-from ladder.model.kernel_file import parse, path_of
+from ladder.model.kernel_file import parse
 from ladder.pipeline.job_log import job
 
 with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch
     check_native(arch)
     plan = read_json(Path(snakemake.input.plan))
-    kernel = parse(path_of(ROOT, *plan["kernel"].split("/")))
+    kernel = parse(places.find(plan["path"]))
     configurations = [
         (Configuration.of(planned["element_type"], planned["label"]), planned["objection"])
         for planned in plan["configurations"]

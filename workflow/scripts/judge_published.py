@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ladder.claims import judge
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.pipeline.job_log import job
 
 with job(snakemake.log[0]):
-    judge.write(judge.of_published(ROOT), Path(snakemake.output[0]))
+    judge.write(judge.of_published(HOME), Path(snakemake.output[0]))

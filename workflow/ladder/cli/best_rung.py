@@ -6,14 +6,14 @@ from types import MappingProxyType
 from typing import Any
 
 from ladder.compiling.compile import capability
-from ladder.core.files import ROOT
+from ladder.core import places
 from ladder.core.stats import paired_ratio
 from ladder.devices.detect import DetectedDevice
 from ladder.model.kernel import Kernel
-from ladder.model.kernel_file import parse
+from ladder.model.kernel_file import parse, path_of
 from ladder.model.problem import VARIED, Problem
 from ladder.storage import published_index
-from ladder.storage.dataset_layout import read_environment
+from ladder.storage.dataset_layout import PUBLISHED, read_environment
 from ladder.storage.samples import is_ranked, is_refused, swept
 
 SIZE = {"cuda": 4096, "cpu": 256}
@@ -36,7 +36,7 @@ def best_rung(
     has a rung whose file still exists and that is compiled for the device. Of a parameter such as
     THREADS that is `given` values, the rung has one of these, if it has the parameter.
     """
-    folders = sorted((ROOT / "results").glob(f"*/{device.slug}"))
+    folders = sorted((places.project() / "results").glob(f"*/{device.slug}"))
     own, others = [row for folder in folders for row in swept(folder)], list[Row]()
     for group, folder in _published().items():
         if group.startswith(f"{device.slug}/"):
@@ -53,7 +53,7 @@ def best_rung(
     ]
     for size in (problem.m, problem.n, problem.k), _largest_square(rows, device.kind):
         for row in _fastest_first(rows, size):
-            path = tried.parent / f"{row['kernel']}{tried.suffix}"
+            path = path_of(device.kind, row["kernel"])
             if path.exists() and _is_for(parse(path), device):
                 return path, row["configuration"]
     return None
@@ -69,7 +69,8 @@ def fastest_result(
     results, then of the featured published ones, those of the device `slug` before others. Returns
     None if none has.
     """
-    folders = [path.parent for path in sorted((ROOT / "results").glob("*/*/environment.json"))]
+    results = places.project() / "results"
+    folders = [path.parent for path in sorted(results.glob("*/*/environment.json"))]
     published = _published()
     folders += [
         published[group]
@@ -90,7 +91,7 @@ def fastest_result(
         size = _largest_square(rows, "cuda")
         for row in _fastest_first(rows, size):
             return {
-                "dataset": folder.relative_to(ROOT).as_posix(),
+                "dataset": places.named(folder),
                 "gpu": environment["name"],
                 "problem": f"M = N = K = {size[0]}",
                 "sha256": row["binary_sha256"],
@@ -101,7 +102,7 @@ def fastest_result(
 
 def _published() -> dict[str, Path]:
     """Return the featured datasets by DEVICE/CAMPAIGN."""
-    return published_index.featured(ROOT / "results" / "published")
+    return published_index.featured(places.HOME / PUBLISHED)
 
 
 def _timed(rows: Iterable[Row], problem: Problem) -> list[Row]:

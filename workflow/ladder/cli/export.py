@@ -11,13 +11,14 @@ from typing import Any
 from ladder.cli.best_rung import fastest_result
 from ladder.cli.trial import check_type, compiled_alone
 from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
+from ladder.core import places
 from ladder.core.errors import InputError, one_of
 from ladder.core.expressions import cpp
-from ladder.core.files import ROOT, write_whole
+from ladder.core.files import write_whole
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.detect import detect_gpus
 from ladder.model.kernel import ARGUMENTS, OF_BUILD, Configuration, Kernel
-from ladder.model.kernel_file import DEVICE_NAMES, discover
+from ladder.model.kernel_file import DEVICE_NAMES, everywhere
 from ladder.model.tensor_map import expressions
 
 HERE = Path(__file__).resolve().parent
@@ -51,7 +52,7 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
             f"{kernel.id}: {configuration.label}: {entry.reason}; expected a configuration that "
             f"compiles for {arch}"
         )
-    folder = ROOT / "results" / "export" / kernel.name
+    folder = places.project() / "results" / "export" / kernel.name
     write(
         folder, kernel, configuration, arch, entry.binary.read_bytes(), vars(entry.resource), result
     )
@@ -71,7 +72,7 @@ def _kernel(name: str) -> Kernel:
     none.
     """
     refused: dict[str, InputError] = {}
-    kernels = discover(ROOT, refused)
+    kernels = everywhere(refused, [Path(name)] if Path(name).is_file() else [])
     kernel_id = f"cuda/{Path(name).stem}"
     if kernel_id in refused:
         raise refused[kernel_id]

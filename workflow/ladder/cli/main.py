@@ -4,11 +4,12 @@ import os
 import re
 import shlex
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ladder.core.errors import clear_errors
+from ladder.core.places import check_home
 from ladder.core.types import ELEMENT_TYPES
 
 Run = Callable[[Namespace], None]
@@ -45,16 +46,15 @@ def publish(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.cli import publish
-        from ladder.core.files import ROOT
+        from ladder.core.places import published
 
-        published = ROOT / "results" / "published"
         if given.dataset:
             folder = publish.publish(
-                given.dataset, published, given.why, given.repeat, given.not_from_lock
+                given.dataset, published(), given.why, given.repeat, given.not_from_lock
             )
             print(f"published {folder}; now commit it")
         else:
-            for folder in publish.redraw(published):
+            for folder in publish.redraw(published()):
                 print(f"drew {folder} again")
 
     return run
@@ -70,9 +70,9 @@ def repeat(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.analysis import repeatability
-        from ladder.core.files import ROOT
+        from ladder.core.places import published
 
-        written = repeatability.write(ROOT / "results" / "published")
+        written = repeatability.write(published())
         print(
             "\n".join(map(str, written))
             or "no model of device has two published runs with a confirmation"
@@ -118,11 +118,11 @@ def compare(parser: ArgumentParser) -> Run:
     def run(given: Namespace) -> None:
         from ladder.analysis import compare
         from ladder.core.errors import MEASURE_AGAIN, NOTHING_MEASURED
-        from ladder.core.files import ROOT
-        from ladder.storage.dataset_layout import DRAWN_FROM
+        from ladder.core.places import HOME
+        from ladder.storage.dataset_layout import DRAWN_FROM, PUBLISHED
 
         try:
-            comparisons = compare.compare(given.folders, ROOT / "results" / "published")
+            comparisons = compare.compare(given.folders, HOME / PUBLISHED)
         except compare.NothingMeasured as error:
             print(f"Error: {error}", file=sys.stderr)
             sys.exit(NOTHING_MEASURED)
@@ -269,7 +269,57 @@ def export(parser: ArgumentParser) -> Run:
     return run
 
 
+def init(parser: ArgumentParser) -> Run:
+    """Begin a project: a folder with a kernel, a campaign, a .gitignore and a file for a CI.
+
+    Files that are there stay.
+    """
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="by default the current one",
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder.cli import new_kernel
+
+        for path in new_kernel.init(given.folder):
+            print(f"wrote {path}")
+        print("now: ladder try kernels/cpu/mine.c, then: ladder run config/mine.yaml")
+
+    return run
+
+
+def run(parser: ArgumentParser) -> Run:
+    """Measure a campaign with Snakemake, in the folder of the project.
+
+    The results go to results/. The exit codes are those of the workflow: 0: success. 1: a step
+    could not run. 2: a kernel failed. 4: nothing was left to measure.
+    """
+    parser.add_argument(
+        "campaign", metavar="CAMPAIGN", help="a file, or the name of a campaign in config/"
+    )
+    parser.add_argument(
+        "options",
+        nargs=REMAINDER,
+        metavar="OPTION",
+        help="options and targets of Snakemake, such as --dry-run; --cores all is the default",
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder.cli.run import run
+
+        run(given.campaign, given.options)
+
+    return run
+
+
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
+    init: "ladder init my-kernels",
+    run: "ladder run smoke --dry-run",
     publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
     repeat: "ladder repeat",
     compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 "
@@ -329,6 +379,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser().parse_args([word for word in words if word != "--"])
     try:
         with clear_errors():
+            check_home()
             given.run(given)
             sys.stdout.flush()
     except (

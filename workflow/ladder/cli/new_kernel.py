@@ -1,79 +1,58 @@
-"""A kernel to begin with in each language: a template, or an example of the project's own."""
+"""What to begin with: a project, or a kernel in each language."""
 
 import re
 from pathlib import Path
 
+from ladder.core import places
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT, write_whole
-from ladder.model.kernel import SUFFIXES
+from ladder.core.files import write_whole
+from ladder.model.kernel import KIND_OF, SUFFIXES
 from ladder.model.kernel_file import check_name
 
-TEXT = {
-    ".cu": """/*---
-title: {title}
-idea: a thread an element; say here what it does better than the rung below
-# label: the idea in a few words, for figures
-# builds_on: the rung that it improves, if not the one before it
-parameters: {{BX: 32, BY: 8}}
-sweep: {{BX: [16, 32], BY: [8, 16]}}
-block: [BX, BY]
-grid: ["ceil_div(N, BX)", "ceil_div(M, BY)"]
----*/
-// C <- alpha*A*B + beta*C, row-major: A is M x K (lda), B is K x N (ldb), C is M x N (ldc). T, BX and BY are defined for you.
-
-extern "C" __global__ void gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb, T beta, T* C, int ldc) {{
-  const int row = blockIdx.y * BY + threadIdx.y, col = blockIdx.x * BX + threadIdx.x;
-  if (row >= M || col >= N) return;
-  Acc sum = 0;
-  for (int k = 0; k < K; ++k) sum += A[size_t(row) * lda + k] * B[size_t(k) * ldb + col];
-  T* c = &C[size_t(row) * ldc + col];
-  *c = (alpha == 0 ? 0 : alpha * sum) + (beta == 0 ? 0 : beta * *c);  // as in BLAS: what does not count may hold NaN
-}}
-""",
-    ".c": """/*---
-title: {title}
-idea: rows of B are read one after another; say here what it does better than the rung below
-# label: the idea in a few words, for figures
-# builds_on: the rung that it improves, if not the one before it
----*/
-// C <- alpha*A*B + beta*C, row-major: A is M x K (lda), B is K x N (ldb), C is M x N (ldc). T is defined for you.
-#include <stddef.h>
-
-void gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb, T beta, T* C, int ldc) {{
-  for (int i = 0; i < M; ++i) {{
-    T* c = &C[(size_t)i * ldc];
-    for (int j = 0; j < N; ++j) c[j] = beta == 0 ? 0 : beta * c[j];  // as in BLAS: what does not count may hold NaN
-    for (int k = 0; k < K && alpha != 0; ++k) {{
-      const T a = alpha * A[(size_t)i * lda + k];
-      for (int j = 0; j < N; ++j) c[j] += a * B[(size_t)k * ldb + j];
-    }}
-  }}
-}}
-""",
+TEMPLATE = Path(__file__).with_name("init")
+"""The files of a new project."""
+STARTS = {
+    ".cu": Path(__file__).with_name("new.cu"),
+    ".c": TEMPLATE / "kernels" / "cpu" / "mine.c",
+    ".ptx": places.HOME / "kernels" / "cuda" / "64_ptx.ptx",
+    "tensor": places.HOME / "kernels" / "cuda" / "30_half_tensor_maps.cu",
 }
+"""What a kernel in each language begins as."""
 
 
-EXAMPLES = {
-    ".ptx": ROOT / "kernels" / "cuda" / "64_ptx.ptx",
-    "tensor": ROOT / "kernels" / "cuda" / "30_half_tensor_maps.cu",
-}
+def init(folder: Path) -> list[Path]:
+    """Write the files of a project that are not there yet, and return them: a kernel, a campaign,
+    and what Git, a CI and programs need.
+    """
+    files = {folder / path.relative_to(TEMPLATE): path for path in TEMPLATE.rglob("*")}
+    files[folder / "AGENTS.md"] = places.HOME / "AGENTS.md"
+    new = [file for file, path in sorted(files.items()) if path.is_file() and not file.exists()]
+    for file in new:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, files[file].read_bytes())
+    return new
 
 
 def write(start: str, name: str) -> Path:
-    """Write a kernel that begins as a template of `TEXT` or as one of `EXAMPLES`; return its path.
+    """Write a kernel of the project that begins as one of `STARTS`; return its path.
 
-    Raises `InputError` if the name is not valid or is taken.
+    Raises `InputError` if there is no project here, and if the name is not valid or is taken.
     """
-    suffix = EXAMPLES[start].suffix if start in EXAMPLES else start
-    (kind,) = (kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes)
-    path = ROOT / "kernels" / kind / f"{name}{suffix}"
+    folder, begun = places.project(), STARTS[start]
+    if not places.has_kernels(folder):
+        raise InputError(
+            f"{folder}: got neither kernels/cuda nor kernels/cpu; expected a project, which "
+            "`ladder init` begins"
+        )
+    kind = KIND_OF[begun.suffix]
+    path = folder / "kernels" / kind / f"{name}{begun.suffix}"
     check_name(name, name)
     if taken := [
         path.with_suffix(other) for other in SUFFIXES[kind] if path.with_suffix(other).exists()
     ]:
         raise InputError(f"{taken[0]}: is there already; expected a name that is not taken")
     title = name.lstrip("0123456789_").replace("_", " ").capitalize() or name
-    text = EXAMPLES[start].read_text() if start in EXAMPLES else TEXT[start].format(title=title)
-    text = re.sub("^title: .*$", f"title: {title}", text, count=1, flags=re.MULTILINE)
+    text = re.sub("^title: .*$", f"title: {title}", begun.read_text(), count=1, flags=re.MULTILINE)
+    path.parent.mkdir(exist_ok=True)
     write_whole(path, text.replace("\nrival: true\n", "\n", 1).encode())
     return path

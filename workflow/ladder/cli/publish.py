@@ -21,7 +21,8 @@ import pandas as pd
 from ladder.analysis.dataset import Dataset
 from ladder.compiling.provenance import LOCK, differs_from_lock
 from ladder.core.errors import InputError, few
-from ladder.core.files import ROOT, write_whole
+from ladder.core.files import write_whole
+from ladder.core.places import HOME
 from ladder.figures import draw as figures
 from ladder.figures import selection
 from ladder.model.kernel_file import discover
@@ -169,7 +170,7 @@ def tabulate(dataset: Dataset, into: Path) -> dict[str, pd.DataFrame]:
 
 def draw(folder: Path, drawn: Path, processes: int) -> None:
     """Draw tables and figures of the dataset in a folder into another, several at a time."""
-    dataset = Dataset.open(folder, discover(ROOT).values())
+    dataset = Dataset.open(folder, discover(HOME).values())
     tables = tabulate(dataset, drawn)
     figures.draw_all(tables, dataset.environment, drawn / "figures", processes)
     if dataset.counters is not None:

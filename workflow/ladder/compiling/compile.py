@@ -17,8 +17,8 @@ from typing import Any
 
 from ladder.compiling import cubin, interface, issue_model, store
 from ladder.compiling.compilers import CompileError, compile_source
-from ladder.compiling.toolchain import COMPILER, FLAGS, compiler_version, include_folders, versions
-from ladder.core import clock
+from ladder.compiling.toolchain import COMPILER, FLAGS, compiler_version, library_folders, versions
+from ladder.core import clock, places
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.devices import detect
@@ -134,16 +134,11 @@ def _check_compiler(kernel: Kernel, arch: str) -> None:
     fault.
     """
     try:
-        compile_source(COMPILER[kernel.kind], EMPTY[kernel.kind], arch, _include(kernel))
+        compile_source(COMPILER[kernel.kind], EMPTY[kernel.kind], arch)
     except CompileError as error:
         raise InputError(
             f"the compiler refuses an empty kernel too, so it says nothing of {kernel.id}: {error}"
         ) from None
-
-
-def _include(kernel: Kernel) -> Path:
-    """Return the folder of the headers, absolute, because the compilers run in their own folders."""
-    return kernel.path.absolute().parents[1] / "include"
 
 
 def _unmet(kernel: Kernel, arch: str) -> str:
@@ -170,7 +165,7 @@ def _compile(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration,
         return Resource(**row, status="not_supported", reason=reason)
     row["arch"] = arch = kernel.architecture or arch
     try:
-        folders = include_folders(kernel)
+        libraries = library_folders(kernel)
     except InputError as error:
         return Resource(**row, status="not_supported", reason=str(error))
     source = kernel.source(configuration)
@@ -186,13 +181,12 @@ def _compile(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration,
         made, built = kept.split(b"\n", 1)
         write_whole(binary, built)
         return Resource(**json.loads(made))
-    options += [f"-I{folder}" for folder in folders]
     # the functions of such headers are host functions too, which NVRTC refuses
-    if folders and compiler == "nvrtc":
+    if libraries and compiler == "nvrtc":
         options.append("-default-device")
-    start = time.perf_counter()
+    start, includes = time.perf_counter(), [*places.include_folders(kernel.path), *libraries]
     try:
-        built, usage = compile_source(compiler, source, arch, _include(kernel), options)
+        built, usage = compile_source(compiler, source, arch, includes, options)
         interface.check(kernel, configuration, built, usage.pop("dynamic_shared", 0))
     except CompileError as error:
         seconds = round(time.perf_counter() - start, 3)
@@ -245,7 +239,7 @@ def compile_support(kind: str, arch: str) -> bytes:
     if kept := store.take(key):
         return kept
     try:
-        built, _ = compile_source(compiler, source, arch, folder)
+        built, _ = compile_source(compiler, source, arch, [folder])
     except CompileError as error:
         raise InputError(
             f"the compiler refuses the pipeline's own {name}, which compiles elsewhere: {error}"

@@ -69,9 +69,14 @@ Built = tuple[bytes, dict[str, Any]]
 
 
 def compile_source(
-    compiler: str, source: str, arch: str, include: Path, options: Sequence[str] = ()
+    compiler: str,
+    source: str,
+    arch: str,
+    includes: Sequence[Path] = (),
+    options: Sequence[str] = (),
 ) -> Built:
-    """Return what one of `COMPILERS` makes of a source. `include` is the folder of the headers.
+    """Return what one of `COMPILERS` makes of a source. `includes` are the folders of headers,
+    absolute, because the compilers run in their own folders.
 
     Simulated GPUs take the place of CUDA's compilers. Raises `CompileError` if the compiler refuses
     the source, and `InputError` if the machine cut it off.
@@ -80,7 +85,7 @@ def compile_source(
         built: Built = gpus.compile(source)
         return built
     with _limited():
-        return COMPILERS[compiler](source, arch, include, options)
+        return COMPILERS[compiler](source, arch, includes, options)
 
 
 @contextlib.contextmanager
@@ -123,7 +128,7 @@ def _limited() -> Iterator[None]:
             resource.setrlimit(kind, limits)
 
 
-def _nvcc(source: str, arch: str, include: Path, options: Sequence[str]) -> Built:
+def _nvcc(source: str, arch: str, includes: Sequence[Path], options: Sequence[str]) -> Built:
     """Return the cubin, made by PyCUDA's compiler, and the resources that ptxas reported.
 
     PyCUDA passes nvcc's output on only in a warning, or in an error that needs libcuda, and on an
@@ -131,19 +136,17 @@ def _nvcc(source: str, arch: str, include: Path, options: Sequence[str]) -> Buil
     """
     from pycuda import compiler
 
-    folders = [str(include), *(option[2:] for option in options if option.startswith("-I"))]
-    others = [option for option in options if not option.startswith("-I")]
     with tempfile.TemporaryDirectory() as scratch:
         record = Path(scratch)
         program, output, worked_in = (record / name for name in ("nvcc", "output", "folder"))
-        program.write_text(_script(record, folders))
+        program.write_text(_script(record, includes))
         program.chmod(0o700)
         for path in (output, worked_in):
             path.touch()
         try:
             cubin: bytes = compiler.compile_plain(
                 source,
-                [*FLAGS["nvcc"], *others, "-arch", arch],
+                [*FLAGS["nvcc"], *options, "-arch", arch],
                 keep=False,
                 nvcc=str(program),
                 cache_dir=None,
@@ -159,7 +162,7 @@ def _nvcc(source: str, arch: str, include: Path, options: Sequence[str]) -> Buil
         return cubin, parse_ptxas(output.read_text(errors="replace"))
 
 
-def _script(record: Path, folders: Sequence[str]) -> str:
+def _script(record: Path, folders: Sequence[Path]) -> str:
     """Return a script that runs nvcc, and writes what nvcc prints and its working folder to files
     in `record`.
 
@@ -167,7 +170,7 @@ def _script(record: Path, folders: Sequence[str]) -> str:
     the folders to include into its working folder, by names that are plain whatever the paths of
     the checkout and of TMPDIR are.
     """
-    links = {f"include{number or ''}": path for number, path in enumerate(folders)}
+    links = {f"include{number or ''}": str(path) for number, path in enumerate(folders)}
     options = " ".join(f"-I{name}" for name in links)
     links["toolkit"] = str(Path(nvcc()).parents[1])
     passed = shlex.join(f"{name}={value}" for name, value in environment().items())
@@ -182,7 +185,7 @@ exit $status
 """
 
 
-def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str]) -> Built:
+def _nvrtc(source: str, arch: str, includes: Sequence[Path], options: Sequence[str]) -> Built:
     """Compile like `_nvcc`, with NVRTC. The library runs in its own process, so that a crash ends
     nothing else.
     """
@@ -194,7 +197,7 @@ def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str]) -> Bui
         *FLAGS["nvrtc"],
         *options,
         f"--gpu-architecture={arch}",
-        *(f"-I{folder}" for folder in (include, toolkit, toolkit / "cccl")),
+        *(f"-I{folder}" for folder in (*includes, toolkit, toolkit / "cccl")),
     ]
     parents_end, childs_end = Pipe(duplex=False)
     with tempfile.TemporaryFile() as errors:
@@ -245,14 +248,14 @@ def _nvrtc_child(connection: Connection, errors: int, source: str, options: Sequ
     connection.send((bytes(cubin), log.decode(errors="replace").rstrip("\0") or str(result)))
 
 
-def _ptxas(source: str, arch: str, include: Path, options: Sequence[str]) -> Built:
+def _ptxas(source: str, arch: str, includes: Sequence[Path], options: Sequence[str]) -> Built:
     """Return the cubin that the assembler makes of PTX, and the resources that it reports."""
     command = [ptxas(), *FLAGS["ptxas"], *options, f"-arch={arch}", "kernel.ptx", "-o", "made"]
     cubin, output = _run(command, "kernel.ptx", source)
     return cubin, parse_ptxas(output)
 
 
-def _triton(source: str, arch: str, include: Path, options: Sequence[str]) -> Built:
+def _triton(source: str, arch: str, includes: Sequence[Path], options: Sequence[str]) -> Built:
     """Return the cubin of a Triton kernel, the resources, and `dynamic_shared`, the bytes of shared
     memory that it needs.
 
@@ -283,17 +286,18 @@ def _triton(source: str, arch: str, include: Path, options: Sequence[str]) -> Bu
         if done.returncode or not made.exists():
             raise _refusal(done.stderr or f"Triton ended with status {done.returncode} and no word")
         output = json.loads(made.read_text())
-    binary, usage = _ptxas(output["ptx"], output["arch"], include, options)
+    binary, usage = _ptxas(output["ptx"], output["arch"], (), options)
     return binary, usage | {"dynamic_shared": output["shared"]}
 
 
-def _cc(source: str, arch: str, include: Path, options: Sequence[str]) -> Built:
+def _cc(source: str, arch: str, includes: Sequence[Path], options: Sequence[str]) -> Built:
     """Return the shared object, made for this machine's CPU, and no resources."""
-    command = [*cc(), *FLAGS["cc"], *options, f"-I{include}", "kernel.c", "-o", "made"]
+    searched = [f"-I{folder}" for folder in includes]
+    command = [*cc(), *FLAGS["cc"], *options, *searched, "kernel.c", "-o", "made"]
     return _run(command, "kernel.c", source)[0], {}
 
 
-COMPILERS: dict[str, Callable[[str, str, Path, Sequence[str]], Built]] = {
+COMPILERS: dict[str, Callable[[str, str, Sequence[Path], Sequence[str]], Built]] = {
     "nvcc": _nvcc,
     "nvrtc": _nvrtc,
     "ptxas": _ptxas,

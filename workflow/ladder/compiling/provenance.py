@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ladder.compiling.toolchain import COMPILER, cc, compiler_version, named, nvcc, package_versions
+from ladder.core import places
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
 from ladder.core.surroundings import cores, memory
 from ladder.devices.detect import DetectedDevice, detect_cpu
 from ladder.devices.simulation import simulated
@@ -61,7 +61,7 @@ def differs_from_lock(installed: Mapping[str, str] | None = None) -> dict[str, s
     place.
     """
     locked: dict[str, list[str]] = {}
-    for name, version in LOCKED.findall((ROOT / LOCK).read_text()):
+    for name, version in LOCKED.findall((places.HOME / LOCK).read_text()):
         locked.setdefault(name, []).append(version)
     needed = PACKAGES if installed is None else ()
     installed = package_versions(locked) if installed is None else installed
@@ -81,13 +81,16 @@ def project_state() -> dict[str, Any]:
     def git(*arguments: str) -> str | None:
         try:
             done = subprocess.run(
-                ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+                ["git", "-C", str(places.HOME), *arguments],
+                capture_output=True,
+                text=True,
+                check=True,
             )
         except (OSError, subprocess.CalledProcessError):
             return None
         return done.stdout.strip()
 
-    image = ROOT / "REVISION"  # an image has no git; its build writes this file
+    image = places.HOME / "REVISION"  # an image has no git; its build writes this file
     if image.exists():
         commit, _, dirty = image.read_text().strip().partition("-")
         return {"commit": commit or None, "dirty": bool(dirty) if commit else None}

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from ladder.core import places
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
 from ladder.devices.detect import DetectedDevice
 from ladder.devices.simulation import simulated
 from ladder.model.campaign import Campaign
@@ -38,12 +38,17 @@ PTXAS_FLAGS, NVRTC_APPEND_FLAGS, CPATH, COMPILER_PATH, LD_RUN_PATH and more. Wit
 their messages are in English, as `compilers` expects. docs/method.md lists those that change what a
 worker measures. LD_LIBRARY_PATH stays, because some machines have the driver there only.
 """
-TRITON = ROOT / ".venv-triton" / "bin" / "python"
+TRITON = places.find(".venv-triton") / "bin" / "python"
 """The Python of the environment that `make setup-triton` makes."""
 LIBRARIES = {"cutlass": ("nvidia-cutlass", "cutlass_library/source/include")}
 """Headers that a kernel may use: the header's name for them, their package, and their folder in it.
 `make setup-NAME` installs it.
 """
+NO_CUDA = (
+    "needs gemm-ladder[cuda]: pip install 'gemm-ladder[cuda]', or in a checkout `make setup`. pip "
+    "builds PyCUDA, with g++, Python's headers, and a CUDA toolkit in CUDA_ROOT"
+)
+"""What a machine without the compiler is told."""
 COMPILER = {"cuda": "nvcc", "cpu": "cc"}
 """The compiler for each device kind, unless a campaign names another."""
 
@@ -84,19 +89,16 @@ def environment() -> dict[str, str]:
 @lru_cache
 def nvcc() -> str:
     """Return the path of nvcc: from the locked toolkit, else from the PATH. Raises `InputError` if
-    there is neither.
+    there is neither, or no PyCUDA.
     """
-    spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
-    for folder in spec.submodule_search_locations or [] if spec else []:
-        path = Path(folder) / "bin" / "nvcc"
-        if path.exists():
-            return str(path)
+    with contextlib.suppress(ModuleNotFoundError):
+        for folder in importlib.import_module("nvidia.cu13").__path__:
+            path = Path(folder) / "bin" / "nvcc"
+            if path.exists():
+                return str(path)
     located = shutil.which("nvcc")
-    if not located:
-        raise InputError(
-            "nvcc was not found; expected the locked environment (`make setup`) or a CUDA toolkit "
-            "on the PATH"
-        )
+    if not located or not importlib.util.find_spec("pycuda"):
+        raise InputError(NO_CUDA)
     return located
 
 
@@ -149,6 +151,8 @@ def compiler_version(compiler: str) -> str:
 
 @lru_cache
 def _version(compiler: str) -> str:
+    if compiler != "cc":
+        nvcc()  # whose package all of them need
     if compiler == "nvrtc":
         return importlib.metadata.version("nvidia-cuda-nvrtc")
     if compiler == "triton":
@@ -172,7 +176,7 @@ def named(command: Sequence[str]) -> str:
     return shlex.join([Path(command[0]).name, *command[1:]])
 
 
-def include_folders(kernel: Kernel) -> list[str]:
+def library_folders(kernel: Kernel) -> list[Path]:
     """Return the folders of the libraries that a kernel uses. Raises `InputError` if one, or the
     kernel's compiler, is not installed.
     """
@@ -182,7 +186,8 @@ def include_folders(kernel: Kernel) -> list[str]:
     for name in kernel.uses:
         package, folder = LIBRARIES[name]
         try:
-            folders.append(str(importlib.metadata.distribution(package).locate_file(folder)))
+            located = importlib.metadata.distribution(package).locate_file(folder)
+            folders.append(Path(str(located)))
         except importlib.metadata.PackageNotFoundError:
             raise InputError(
                 f"needs the headers of {package}; `make setup-{name}` installs them"
@@ -221,7 +226,7 @@ def triton_version() -> str:
     ] or [""]
     version = folder.removesuffix(".dist-info").partition("-")[2]
     (locked,) = re.findall(
-        r"^triton==([^ \\]+)", (ROOT / "envs" / "triton.lock").read_text(), re.MULTILINE
+        r"^triton==([^ \\]+)", (places.HOME / "envs" / "triton.lock").read_text(), re.MULTILINE
     )
     if version not in ("", locked):
         raise InputError(

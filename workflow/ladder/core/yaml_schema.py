@@ -13,8 +13,9 @@ import jsonschema
 import yaml
 
 from ladder.core.errors import InputError, one_of
+from ladder.core.places import HOME
 
-SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+SCHEMAS = HOME / "workflow" / "schemas"
 _AMBIGUOUS = re.compile(
     r"[-+]?0[0-9_]+|[-+]?[0-9][0-9_]*(:[0-9_.]+)+|[0-9]{4}-[0-9]{1,2}-[0-9].*"
     r"|[-+]?0x[0-9a-fA-F_]{99,}"

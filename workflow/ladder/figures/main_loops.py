@@ -6,10 +6,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.figures.layout import save_drawing
 
-DRAWING = ROOT / "docs" / "img" / "slots.svg"
+DRAWING = HOME / "docs" / "img" / "slots.svg"
 COLORS = {"FFMA": "#009E73", "LDS": "#56B4E9", "LDG": "#E69F00", "other": "#CFCFCF"}
 MEANINGS = (
     "FFMA: the work",

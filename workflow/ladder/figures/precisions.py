@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.figures.data import View
 from ladder.figures.layout import save_drawing
 from ladder.model.baselines import is_baseline
@@ -25,7 +25,7 @@ DATASETS = (
 )
 """The published campaigns and element types, all of one device model."""
 PROBLEM = "4096"
-DRAWING = ROOT / "docs" / "img" / "precisions.svg"
+DRAWING = HOME / "docs" / "img" / "precisions.svg"
 COLORS = {
     "FP32": "#4477aa",
     "FP32 from FP16 × 3": "#228833",

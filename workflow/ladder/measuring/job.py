@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ladder.compiling.provenance import check_alike, fingerprint, project_state
-from ladder.core import clock
-from ladder.core.files import ROOT, digest, read_json
+from ladder.core import clock, places
+from ladder.core.files import digest, read_json
 from ladder.devices.detect import here
 from ladder.devices.lock import exclusive, uuids
 from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate
 from ladder.measuring.session import Session, now
 from ladder.model.baselines import is_baseline
-from ladder.model.kernel_file import path_of
 from ladder.model.problem import Problem
 from ladder.storage.dataset_layout import read_environment
 from ladder.storage.journal import Journal, opened
@@ -64,7 +63,7 @@ class Job:
         if is_baseline(name):
             return Candidate(name, configuration, precision=precision)
         row = self.binary(name, element_type, configuration)
-        path = path_of(ROOT, self.kind, name)
+        path = places.find(self.plan["paths"][name])
         return Candidate(
             name, configuration, str(path), row.get("binary", ""), row.get("sha256", ""), precision
         )

@@ -3,12 +3,13 @@
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ladder.core.errors import InputError
+from ladder.core.places import named
 from ladder.core.types import ELEMENT_TYPES, KINDS, OF_CUDA
 from ladder.model.baselines import (
     BASELINE_JOB,
@@ -303,6 +304,7 @@ class Campaign:
         """
         element_type = shares[0]["name"].split(".")[1]
         return {
+            "paths": _paths(self.kernels[share["kernel"]] for share in shares if share["kernel"]),
             "shares": shares,
             "problems": list(map(vars, self.problems(kind, element_type))),
             "reference": BASELINES[kind][0],
@@ -326,12 +328,18 @@ class Campaign:
             max_seconds=seconds,
         )
         return confirm | {
+            "paths": _paths(kernel for kernel in self.kernels.values() if kernel.kind == kind),
             "problems": list(map(vars, problems)),
             "sustained": list(self.sustained),
             "reference": BASELINES[kind][0],
             "target": self.limits.target,
             "limits": asdict(alike),
         }
+
+
+def _paths(kernels: Iterable[Kernel]) -> dict[str, str]:
+    """Return the files of kernels by name, as `places.find` takes them."""
+    return {kernel.name: named(kernel.path) for kernel in kernels}
 
 
 def expected_us(kind: str, problem: Problem) -> float:

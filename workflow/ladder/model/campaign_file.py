@@ -15,61 +15,73 @@ import yaml
 from ladder.core import yaml_schema
 from ladder.core.errors import InputError, one_of
 from ladder.core.files import digest
+from ladder.core.places import both, project
 from ladder.core.types import KINDS
 from ladder.model.baselines import BASELINES
 from ladder.model.campaign import Campaign, Confirm, Limits, Partition
 from ladder.model.kernel import COMPILERS, OF_BUILD, Build, Kernel
+from ladder.model.kernel_file import files_of, id_of
 from ladder.model.problem import VARIED, joined
 
 MOST_OF_NAME = 40
 """The most characters of a campaign's name, as in schemas/config.schema.yaml."""
+OF_MODULE = "the config of the module"
+"""The source in messages of a campaign that another workflow has read."""
 MAX_PROBLEMS = 10_000
 """The most problems of one entry of `problems`. A longer list is a mistake rather than a plan."""
 
 
-def find(folder: Path, name: str) -> Path:
-    """Return the file under `config/` whose `campaign:` is `name`.
+def find(name: str) -> Path:
+    """Return the file in `config/`, of the project or else of home, whose `campaign:` is `name`.
 
     Raises `InputError` that lists the known campaigns, or that names a file that is not YAML.
     """
-    paths: dict[str, list[Path]] = {}
-    errors = []
-    for path in sorted(folder.glob("*.yaml")):
-        try:
-            data = yaml_schema.load(yaml_schema.read(path), str(path))
-        except InputError as error:  # perhaps another campaign's
-            errors.append(error)
-            continue
-        if isinstance(data, dict) and "campaign" in data:
-            paths.setdefault(str(data["campaign"]), []).append(path)
-    if name in paths:
-        first, *others = paths[name]
-        if others:
-            raise InputError(
-                f"{others[0]}: campaign: got {name}, as in {first}; expected another name in one "
-                "of them"
-            )
-        return first
+    known: list[str] = []
+    errors: list[InputError] = []
+    folders = [place / "config" for place in both()]
+    for folder in folders:
+        paths: dict[str, list[Path]] = {}
+        for path in sorted(folder.glob("*.yaml")):
+            try:
+                data = yaml_schema.load(yaml_schema.read(path), str(path))
+            except InputError as error:  # perhaps another campaign's
+                errors.append(error)
+                continue
+            if isinstance(data, dict) and "campaign" in data:
+                paths.setdefault(str(data["campaign"]), []).append(path)
+        if name in paths:
+            first, *others = paths[name]
+            if others:
+                raise InputError(
+                    f"{others[0]}: campaign: got {name}, as in {first}; expected another name in "
+                    "one of them"
+                )
+            return first
+        known += paths
     if errors:
         raise errors[0]
     raise InputError(
-        f"--config campaign={name}: no such campaign in {folder}; expected one of "
-        f"{', '.join(paths)}"
+        f"campaign={name}: no such campaign in {' or '.join(map(str, folders))}; expected "
+        f"one of {', '.join(dict.fromkeys(known))}"
     )
 
 
-def read(
-    folder: Path, files: Sequence[Path], given: Mapping[str, Any]
-) -> tuple[dict[str, Any], str]:
+def read(files: Sequence[Path] | None, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the data of the campaign that the command line asks for, and the name of its source in
     messages.
 
     `files` are those of --configfile, which Snakemake has already merged into `given`. Without
-    `files`, `given` names a campaign under `folder` and overrides its values. If `given` chooses
-    other kernels than the file, the result is a separate campaign whose name says which: the tables
-    and figures of the whole campaign stay. Raises `InputError` for a file that our loader refuses,
+    `files`, `given` names a campaign that `find` returns, and overrides its values. With None for
+    `files` in a module, `given` may also be a whole campaign, which has `problems`.
+
+    If `given` chooses other kernels than the file, the result is a separate campaign whose name
+    says which: the tables and figures of the whole campaign stay. Raises `InputError` for a file that our loader refuses,
     for an unknown name, and for data that break the schema.
     """
+    if files is None and "problems" in given:
+        data = {key: yaml_schema.typed(value) for key, value in given.items()}
+        yaml_schema.check(data, "config", OF_MODULE)
+        return data, OF_MODULE
     whole: dict[str, Any] = {}
     by_snakemake: dict[str, Any] = {}  # its loader accepts more than ours
     if files:
@@ -78,7 +90,7 @@ def read(
             whole |= yaml_schema.load(text, str(file)) or {}
             by_snakemake |= yaml.safe_load(text) or {}
     else:
-        files = [find(folder, str(given.get("campaign", "default")))]
+        files = [find(str(given.get("campaign", "default")))]
         whole = yaml_schema.load(yaml_schema.read(files[0]), str(files[0]))
         # Snakemake makes a number of some names
         by_snakemake = {"campaign": given.get("campaign")}
@@ -188,19 +200,25 @@ def _choose(
     types.
     """
     for id, error in refused.items():
-        if patterns == "all" or any(fnmatch.fnmatch(id, pattern) for pattern in patterns):
+        if patterns == "all" or any(id in _ids(pattern, [id]) for pattern in patterns):
             raise error
     chosen: set[str] = set()
     for index, pattern in enumerate(["*"] if patterns == "all" else patterns):
-        ids = fnmatch.filter(kernels, pattern)
+        ids = _ids(pattern, list(kernels))
         if not ids and patterns != "all":
             raise InputError(
                 f"{source}: kernels[{index}]: got {json.dumps(pattern)}; "
-                f"{one_of(pattern, list(kernels))}"
+                f"{one_of(pattern, list(kernels))}, or files of kernels in {project()}"
             )
         with_types = {id for id in ids if set(kernels[id].element_types) & set(element_types)}
         chosen |= with_types or set(ids)
     return {id: kernel for id, kernel in kernels.items() if id in chosen}
+
+
+def _ids(pattern: str, known: Sequence[str]) -> list[str]:
+    """Return the ids that a pattern names: of those that are known, or of its files."""
+    files = files_of(pattern)
+    return fnmatch.filter(known, pattern) if files is None else list(map(id_of, files))
 
 
 def _check_parameters(

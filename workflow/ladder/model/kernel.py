@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ladder.core import places
 from ladder.core.errors import InputError
 from ladder.core.expressions import Number, evaluate, evaluate_int, names_in
 from ladder.core.types import ELEMENT_TYPES
@@ -25,6 +26,8 @@ SUFFIXES = {"cuda": (".cu", ".ptx", ".py"), "cpu": (".c",)}
 """The languages of a device kind's kernels, by the suffixes of their files: CUDA C++, PTX and
 Triton; C. The first is the usual one.
 """
+KIND_OF = {suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffixes}
+"""The device kind of a file with one of these suffixes."""
 MAX_THREADS = 1024
 """The most threads per block on every CUDA device (CUDA C++ Programming Guide, "Technical
 Specifications per Compute Capability").
@@ -132,7 +135,7 @@ class LaunchShape:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One GEMM implementation: one file under `kernels/`, with what its header declares."""
+    """One GEMM implementation: one file, with what its header declares."""
 
     kind: str
     name: str
@@ -156,7 +159,7 @@ class Kernel:
     """
     element_types: Sequence[str] = ("float32",)
     uses: Sequence[str] = ()
-    """Libraries of headers that are not in `kernels/include`, by their names in
+    """Libraries of headers that are in no `kernels/include`, by their names in
     `toolchain.LIBRARIES`.
     """
     multiples: Sequence[str] = ()
@@ -209,16 +212,17 @@ class Kernel:
     def includes(self) -> list[Path]:
         """The files that the kernel includes, directly or through another, in quotes or brackets.
 
-        They are in `kernels/include/` or at an absolute path. The compiler's own headers are not
-        among them: the compiler's version stands for them.
+        They are in one of `places.include_folders` or at an absolute path. The compiler's own
+        headers are not among them: the compiler's version stands for them.
         """
-        folder = self.path.parents[1] / "include"
+        folders = places.include_folders(self.path)
         files: list[Path] = []
-        todo = [(self.text, folder)]
+        todo = [(self.text, folders[0])]
         while todo:
             text, beside = todo.pop()
             for quoted, bracketed in INCLUDE.findall(text):
-                paths = [beside / quoted, folder / quoted] if quoted else [folder / bracketed]
+                among = [beside, *folders] if quoted else folders
+                paths = (folder / (quoted or bracketed) for folder in among)
                 path = next(filter(Path.is_file, paths), None)
                 if path and path not in files:
                     files.append(path)

@@ -1,19 +1,18 @@
-"""Read kernel files: parse a header, check its names, and find all kernels of a checkout."""
+"""Read kernel files: parse a header, check its names, and find all kernels."""
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ladder.core import yaml_schema
+from ladder.core import places, yaml_schema
 from ladder.core.errors import InputError, nearest, one_of
 from ladder.core.expressions import Number, evaluate
-from ladder.core.files import ROOT
 from ladder.core.types import KINDS, OF_CUDA
 from ladder.model.baselines import BASELINE_JOB, BASELINES, is_baseline
-from ladder.model.kernel import INCLUDE, SUFFIXES, Configuration, Kernel
+from ladder.model.kernel import INCLUDE, KIND_OF, SUFFIXES, Configuration, Kernel
 from ladder.model.problem import Problem
 
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx", ".py"}
@@ -55,6 +54,7 @@ _LANGUAGES = {
 }
 """Keys that only kernels in some languages have, with the suffixes of these."""
 _HEADER = re.compile(r"\A\s*(?:/\*|\"{3})---\n(.*?)\n---(?:\*/|\"{3})", re.DOTALL)
+_PATH = re.compile(r"[./].*|.*/")
 _GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
 _READS = re.compile(
     rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)",
@@ -89,10 +89,12 @@ def check_name(name: str, source: str) -> None:
 
 
 def parse(path: Path) -> Kernel:
-    """Return the kernel in a file. Raises `InputError` with the file and the key if the header
-    cannot be used.
+    """Return the kernel in a file anywhere. Raises `InputError` with the file and the key if the
+    header cannot be used.
     """
-    kind, text = path.parent.name, yaml_schema.read(path)
+    kind, text = KIND_OF.get(path.suffix), yaml_schema.read(path)
+    if not kind:
+        raise InputError(f"{path}: expected a kernel, in a file {', '.join(KIND_OF)}")
     check_name(path.stem, str(path))
     match = _HEADER.match(text)
     if not match:
@@ -100,9 +102,9 @@ def parse(path: Path) -> Kernel:
             f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML, "
             "or a docstring"
         )
-    for suffix in SUFFIXES.get(kind, ()):
+    for suffix in SUFFIXES[kind]:
         other = path.with_suffix(suffix)
-        if other != path and _is_kernel(other):
+        if other != path and _is_kernel(other, kind):
             raise InputError(
                 f"{path}: two kernels of one name, beside {other.name}; expected another name for "
                 "one of them"
@@ -131,8 +133,9 @@ def _check_place(kernel: Kernel) -> None:
     """
     if not kernel.builds_on:
         return
-    paths = _files(kernel.path.parents[2], kernel.kind)
-    others = [path.stem for path in paths if path != kernel.path and _is_kernel(path)]
+    folders = (place / "kernels" / kernel.kind for place in places.both())
+    paths = [path for folder in (kernel.path.parent, *folders) for path in _files(folder)]
+    others = [path.stem for path in paths if path != kernel.path and _is_kernel(path, kernel.kind)]
     misspelled = kernel.builds_on not in others and nearest(kernel.builds_on, others)
     if misspelled or kernel.builds_on == kernel.name:
         raise InputError(
@@ -145,6 +148,7 @@ def _check_code(kernel: Kernel) -> None:
     """Raise `InputError` for a macro of a parameter's name, and for a file that is read but not
     seen by `includes`: a change of that file would leave a stale result.
     """
+    folders = places.include_folders(kernel.path)
     for path in (kernel.path, *kernel.includes):
         text = kernel.text if path == kernel.path else path.read_text(errors="replace")
         for name in kernel.parameters:
@@ -153,7 +157,8 @@ def _check_code(kernel: Kernel) -> None:
                     f"{_line(path, text, macro.end())}: got {macro[0].strip()}; expected no macro "
                     f"of this name: the pipeline defines the parameter {name}"
                 )
-        if kernel.path.suffix == ".py" or not path.is_relative_to(kernel.path.parents[1]):
+        ours = path == kernel.path or any(map(path.is_relative_to, folders))
+        if kernel.path.suffix == ".py" or not ours:
             continue
         header = _HEADER.match(text)
         for match in _READS.finditer(text, header.end() if header else 0):
@@ -242,27 +247,71 @@ def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[s
     """Return all kernels in `root`/kernels by id, in ladder order. `refused` gets the errors of
     those that cannot be used, by id.
     """
-    kernels = {}
-    for kind in KINDS:
-        for path in _files(root, kind):
-            if _is_kernel(path):
-                try:
-                    kernel = parse(path)
-                    kernels[kernel.id] = kernel
-                except InputError as error:
-                    if refused is not None:
-                        refused[f"{kind}/{path.stem}"] = error
-    return kernels
+    return _read(_kernels_in(root), refused)
+
+
+def everywhere(
+    refused: dict[str, InputError] | None = None, files: Iterable[Path] = ()
+) -> dict[str, Kernel]:
+    """Return all kernels of home, of the project and in other `files`, as `discover` does.
+
+    Tables and claims know a kernel by its name, so one that has the name of another at home is
+    refused, unless they are the same.
+    """
+    of_places = map(_kernels_in, reversed(places.both()))
+    return _read(itertools.chain(*of_places, files), refused)
+
+
+def _read(paths: Iterable[Path], refused: dict[str, InputError] | None) -> dict[str, Kernel]:
+    kernels: dict[str, Kernel] = {}
+    errors = {} if refused is None else refused
+    for path in paths:
+        try:
+            kernel = parse(path)
+            other = kernels.setdefault(kernel.id, kernel)
+            if other is not kernel and other.digest != kernel.digest:
+                raise InputError(
+                    f"{path}: has the name of another kernel, {other.path}; expected another "
+                    "name, because tables and claims know kernels by theirs"
+                )
+        except InputError as error:
+            errors[id_of(path)] = error
+    return dict(sorted(kernels.items(), key=lambda each: (KINDS.index(each[1].kind), each[0])))
+
+
+def _kernels_in(root: Path) -> list[Path]:
+    return [path for kind, path in _sources(root) if _is_kernel(path, kind)]
+
+
+def id_of(path: Path) -> str:
+    """Return the id of the kernel in a file."""
+    return f"{KIND_OF.get(path.suffix, '')}/{path.stem}"
+
+
+def files_of(pattern: str) -> list[Path] | None:
+    """Return the files that a campaign's pattern names, relative to the project's folder: a file, or
+    the kernels of a folder or a glob. None for a pattern of ids.
+    """
+    if not (_PATH.fullmatch(pattern) or Path(pattern).suffix in KIND_OF):
+        return None
+    root = Path("/") if pattern.startswith("/") else places.project()
+    paths = sorted(root.glob(pattern.removeprefix("/")))
+    files = [file for path in paths for file in (_files(path) if path.is_dir() else [path])]
+    return [
+        file.resolve()
+        for file in files
+        if pattern.endswith(file.name) or _is_kernel(file, KIND_OF.get(file.suffix, ""))
+    ]
 
 
 @lru_cache
-def known(root: Path = ROOT) -> Mapping[str, Kernel]:
-    """Return the kernels in `root`/kernels by name, as they are when this is first called.
+def known() -> Mapping[str, Kernel]:
+    """Return the kernels of `everywhere` by name, as they are when this is first called.
 
     For those who know of a kernel no more than a table says. A table may name kernels that are
     gone.
     """
-    return {kernel.name: kernel for kernel in discover(root).values()}
+    return {kernel.name: kernel for kernel in everywhere().values()}
 
 
 def is_rung(name: str) -> bool:
@@ -279,33 +328,38 @@ def strays(root: Path) -> list[str]:
         f"{path}: taken for no kernel; expected the suffix {' or '.join(SUFFIXES[kind])}, and a "
         "comment /*--- … ---*/ of YAML "
         "at the beginning"
-        for kind in KINDS
-        for path in _files(root, kind)
-        if not _is_kernel(path)
+        for kind, path in _sources(root)
+        if not _is_kernel(path, kind)
     ]
 
 
-def _files(root: Path, kind: str) -> list[Path]:
-    """Return the source files in a kind's folder, without those that editors leave beside them."""
-    paths = (root / "kernels" / kind).glob("*")
+def _sources(root: Path) -> list[tuple[str, Path]]:
+    return [(kind, path) for kind in KINDS for path in _files(root / "kernels" / kind)]
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the source files in a folder, without those that editors leave beside them."""
     return sorted(
         path
-        for path in paths
+        for path in folder.glob("*")
         if path.is_file() and path.name[0] not in ".#" and path.suffix in SOURCES
     )
 
 
-def path_of(root: Path, kind: str, name: str) -> Path:
-    """Return the file of a kernel in `root`/kernels, or where it would be if it were not gone."""
-    paths = [root / "kernels" / kind / f"{name}{suffix}" for suffix in SUFFIXES[kind]]
-    return next((path for path in paths if path.exists()), paths[0])
-
-
-def _is_kernel(path: Path) -> bool:
-    """Return whether a file in a kind's folder is taken for a kernel: it has a language's suffix
-    and begins with a header.
+def path_of(kind: str, name: str) -> Path:
+    """Return the file of a kernel of home, which tables mean by a name that the project has too,
+    else of the project, or where it would be there if it were not gone.
     """
-    if path.suffix not in SUFFIXES.get(path.parent.name, ()) or not path.is_file():
+    names = [f"kernels/{kind}/{name}{suffix}" for suffix in SUFFIXES[kind]]
+    paths = [place / name for place in reversed(places.both()) for name in names]
+    return next(filter(Path.exists, paths), places.project() / names[0])
+
+
+def _is_kernel(path: Path, kind: str) -> bool:
+    """Return whether a file is taken for a kernel of a kind: it has a language's suffix and begins
+    with a header.
+    """
+    if path.suffix not in SUFFIXES.get(kind, ()) or not path.is_file():
         return False
     with path.open("rb") as file:
         return (

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ladder.core import places
 from ladder.core.errors import InputError, one_of
 from ladder.core.files import read_json
 from ladder.devices import detect
@@ -20,9 +21,9 @@ from ladder.devices.detect import DetectedDevice
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
-from ladder.model.kernel_file import discover
+from ladder.model.kernel_file import everywhere, files_of
 from ladder.pipeline.targets import Targets, about_gpus
-from ladder.storage.dataset_layout import JUDGED, PUBLISHED
+from ladder.storage.dataset_layout import JUDGED
 from ladder.storage.published_index import featured, kernel_ids
 
 Read = tuple[dict[str, Any], str]
@@ -38,10 +39,8 @@ class Campaigns:
     reproduce`.
     """
 
-    root: Path
-    """The folder of the checkout."""
-    config_files: Sequence[Path]
-    """The files of --configfile."""
+    config_files: Sequence[Path] | None
+    """The files of --configfile; None in a module, whose configuration is another workflow's."""
     config: Mapping[str, Any]
     """Snakemake's configuration, with the values of --config."""
     architectures: Callable[
@@ -56,35 +55,38 @@ class Campaigns:
     """Whether this process plans the jobs. Then an unusable kernel file is an error in a campaign
     that chooses it, and plans are written.
     """
+    located: Callable[[str], str] = str
+    """Returns where Snakemake has a path of a rule, which in a module may have a prefix."""
     refused: dict[str, InputError] = field(default_factory=dict)
     """Why kernel files are unusable, by kernel."""
     _targets: dict[str, Targets] = field(default_factory=dict)
 
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
-        """All usable kernels of the checkout, by id."""
-        return discover(self.root, self.refused)
+        """All usable kernels of the project and of home, by id."""
+        return everywhere(self.refused)
 
     def _ids(self) -> list[str]:
-        """Return the ids of all kernels of the checkout, usable or not."""
+        """Return the ids of all these kernels, usable or not."""
         return sorted({*self.kernels, *self.refused})
 
     def _read(self, config: Mapping[str, Any]) -> Read:
-        data, source = campaign_file.read(self.root / "config", self.config_files, config)
+        data, source = campaign_file.read(self.config_files, config)
         if data.get("kernels") == "published":
             data["kernels"] = self._published_ids(source, data.get("element_types", ["float32"]))
         return (self._narrowed_to_claim(data, source) if "claim" in data else data), source
 
     def _published_ids(self, source: str, element_types: Sequence[str]) -> list[str]:
-        """Return the ids of the kernels published in these element types that this checkout has.
-        Raises `InputError` if it has none.
+        """Return the ids of the kernels published in these element types that are here. Raises
+        `InputError` if none is.
         """
-        published = kernel_ids(featured(self.root / PUBLISHED).values(), element_types)
-        ids = [id for id in published if id in self._ids()]
+        folder = places.published()
+        ids = kernel_ids(featured(folder).values(), element_types)
+        ids = [id for id in ids if id in self._ids()]
         if not ids:
             raise InputError(
-                f"{source}: kernels: got published, but {self.root / PUBLISHED} has none of this "
-                "checkout's kernels"
+                f"{source}: kernels: got published, but {folder} has none of the "
+                "kernels that are here"
             )
         return ids
 
@@ -94,7 +96,7 @@ class Campaigns:
 
         Raises `InputError` for an unknown claim.
         """
-        claim, path = data["claim"], self.root / PUBLISHED / JUDGED
+        claim, path = data["claim"], places.published() / JUDGED
         entries = read_json(path) if path.exists() else []
         about = [entry for entry in entries if f"{entry['id']}:".startswith(f"{claim}:")]
         if not about:
@@ -174,7 +176,10 @@ class Campaigns:
                 f"results/{name}: got no campaign of this name; expected results/{self.name}, or "
                 f"`--config campaign={name}`"
             )
-        kernels = self.kernels  # fills `refused`
+        patterns = data.get("kernels", "all")
+        named = map(files_of, patterns) if patterns != "all" else ()
+        files = [file for files in named for file in files or ()]
+        kernels = everywhere(self.refused, files) if files else self.kernels  # fills `refused`
         campaign = campaign_file.load(data, source, kernels, self.refused if self.is_main else {})
         gpus = self.gpus(campaign)
         devices = detect.resolve(campaign, gpus, detect.detect_cpu())
@@ -186,7 +191,8 @@ class Campaigns:
                 "resources: {slurm_partition: a100}}}; "
                 "config/README.md explains them"
             )
-        targets = Targets(campaign, devices, self.architectures(campaign, devices, gpus))
+        architectures = self.architectures(campaign, devices, gpus)
+        targets = Targets(campaign, devices, architectures, self.located)
         if self.is_main:
             targets.write_plans()
         return targets

@@ -7,6 +7,8 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from ladder.core.places import HOME
+
 PACKAGE = Path(__file__).resolve().parents[1]
 IMPORT = re.compile(r"^ *from ladder((?:\.\w+)*) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 """A pattern, because a parser is much slower, and every start of Snakemake and most jobs would wait
@@ -59,7 +61,7 @@ def contents(module: str) -> bytes:
     if module.startswith("devices"):
         files += sorted({*(PACKAGE / "devices").glob("*.c*"), *(PACKAGE / "devices").glob("*.h")})
     if module == "analysis.tables":  # which names the columns of its tables
-        files.append(PACKAGE.parent / "schemas" / "data.yaml")
+        files.append(HOME / "workflow" / "schemas" / "data.yaml")
     return b"".join(file.read_bytes() for file in files)
 
 

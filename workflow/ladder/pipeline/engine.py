@@ -9,6 +9,8 @@ where a version of Snakemake no longer has it.
   (tests/workflow/test_options.py, tests/workflow/test_pipeline.py).
 - `sys.executable`, which is set in `rules/common.smk` because Snakemake runs scripts by it without
   quotes (tests/workflow/test_robust.py, whose folder has a space in its name).
+- `workflow.modifier` in `rules/common.smk`: of a module, it has a name and perhaps a prefix
+  (tests/workflow/test_module.py).
 - `workflow.default_target` in the `Snakefile` at the top, since an included file does not set it
   (tests/workflow/test_pipeline.py, whose runs name no target).
 - `sys.exit` in `onsuccess`, which ends Snakemake with this exit code (tests/workflow/test_result.py).

@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.tables import headline_problem
-from ladder.core import verdicts
-from ladder.core.files import ROOT
+from ladder.core import places, verdicts
 from ladder.core.surroundings import remarks
 from ladder.core.types import FAILED, rate_unit
 from ladder.model.baselines import is_baseline
@@ -276,7 +275,7 @@ def failures(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
     for kind, row, place in failed:
         reason = f"{row['configuration']} {place}: {shortened(row['reason'])}"
         groups.setdefault(f"{kind}/{row['kernel']}: {row['status']}", []).append(reason)
-        if row["status"] == "incorrect" and not is_baseline(row["kernel"]):
+        if row["status"] == "incorrect" and path_of(kind, row["kernel"]).exists():
             hints.append(f"`{_to_try(kind, row)}` shows the first incorrect element")
     lines = [
         f"{failure} in {len(reasons)} row(s); {reasons[0]}" for failure, reasons in groups.items()
@@ -286,8 +285,9 @@ def failures(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
 
 def _to_try(kind: str, row: Row) -> str:
     """Return the command that tries the configuration of a row of `summary.csv` on its problem."""
-    path = path_of(ROOT, kind, row["kernel"]).relative_to(ROOT)
-    words = [".venv/bin/ladder", "try", str(path), "--problem", f"{row['m']}x{row['n']}x{row['k']}"]
+    path = places.named(path_of(kind, row["kernel"]))
+    ladder = ".venv/bin/ladder" if places.project() == places.HOME else "ladder"
+    words = [ladder, "try", path, "--problem", f"{row['m']}x{row['n']}x{row['k']}"]
     if row["element_type"] != "float32":
         words += ["--type", row["element_type"]]
     # the label says what is unusual; with a space, a value such as -1 would be an option

@@ -2,6 +2,7 @@
 the folder can be written.
 """
 
+import importlib.metadata
 import os
 import signal
 import subprocess
@@ -22,18 +23,28 @@ SPECIAL = set(" \t\n'\"\\$`&|;<>()*?[]{}#~")
 """Characters that a shell interprets."""
 
 
+def check_version(version: str) -> None:
+    """Raise `InputError` unless the package has the version of the rules, which may come from
+    elsewhere: from a repository, as those of a module.
+    """
+    installed = importlib.metadata.version("gemm-ladder")
+    if installed != version:
+        raise InputError(
+            f"gemm-ladder: got version {installed} installed; expected {version}, that of the rules"
+        )
+
+
 def check_installation(python: str, root: Path) -> None:
-    """Raise `InputError` unless the jobs, which `python` runs, get the package of the checkout
+    """Raise `InputError` unless the jobs, which `python` runs, get the package whose home is
     `root`.
 
     Snakemake itself always gets it, because it imports packages from the folder of a Snakefile.
     """
-    command = [python, "-c", "import ladder; print(ladder.__path__[0])"]
-    installed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    checkout = Path(installed).parents[1] if installed else None
-    if not checkout or not root.samefile(checkout):
+    command = [python, "-c", "from ladder.core.places import HOME; print(HOME)"]
+    home = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    if not home or not root.samefile(home):
         raise InputError(
-            f"{python}: runs the package of {checkout or 'no checkout'}; expected that of {root}, "
+            f"{python}: runs the package of {home or 'no checkout'}; expected that of {root}, "
             "which `make setup` there installs"
         )
 

@@ -4,12 +4,13 @@ request.
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ladder.core import places
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.core.types import KINDS
@@ -23,13 +24,15 @@ from ladder.storage.dataset_layout import CONFIRMED, JUDGED, TABLES, contents
 @dataclass(frozen=True)
 class Targets:
     """A campaign on its devices. Paths are relative to the folder that Snakemake runs in; those of
-    kernels are absolute.
+    kernels are absolute, and in plans as `places.find` takes them.
     """
 
     campaign: Campaign
     devices: Sequence[DetectedDevice]
     architectures: Sequence[str]
     """The architectures to compile CUDA kernels for."""
+    located: Callable[[str], str] = str
+    """As in `Campaigns`."""
 
     @cached_property
     def datasets(self) -> Datasets:
@@ -137,7 +140,11 @@ class Targets:
                 }
                 for configuration, objection in self.campaign.configurations[kernel.id]
             ]
-            made = {"kernel": kernel.id, "digest": kernel.digest, "configurations": configurations}
+            made = {
+                "path": places.named(kernel.path),
+                "digest": kernel.digest,
+                "configurations": configurations,
+            }
             yield f"compile-{arch}-{kernel.name}", made
         for slug, kind in self.datasets.kinds.items():
             machine, campaign = self.machine(slug), self.campaign
@@ -156,13 +163,13 @@ class Targets:
                     {"machine": machine, "digest": of_all, "plan": plan},
                 )
 
-    def plan(self, name: str) -> Path:
+    def plan(self, name: str) -> str:
         """Return the file of a job's plan, the job's input."""
-        return Path(self.datasets.folder) / "plans" / f"{name}.json"
+        return f"{self.datasets.folder}/plans/{name}.json"
 
     def plan_digest(self, name: str) -> str | None:
         """Return a digest of a written plan; None if there is none of that name."""
-        path = self.plan(name)
+        path = Path(self.located(self.plan(name)))
         return contents([path]) if path.exists() else None
 
     def write_plans(self) -> None:
@@ -170,7 +177,7 @@ class Targets:
         where nothing can be written.
         """
         for name, plan in self.plans():
-            path, text = self.plan(name), json.dumps(plan) + "\n"
+            path, text = Path(self.located(self.plan(name))), json.dumps(plan) + "\n"
             try:
                 if not path.exists() or path.read_text() != text:
                     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,24 @@
+"""Run a campaign by Snakemake, in the folder of the project."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ladder.core import places
+from ladder.model import campaign_file
+
+
+def run(campaign: str, options: Sequence[str]) -> None:
+    """Become Snakemake, on all cores, with the workflow of home and a campaign: a file, from here
+    or from the project, or a name as for `campaign_file.find`.
+
+    It runs in the project's folder. Raises `InputError` for an unknown campaign.
+    """
+    files = [Path(campaign).absolute(), places.find(campaign)]
+    file = next(filter(Path.is_file, files), None) or campaign_file.find(campaign)
+    os.chdir(places.project())
+    os.environ.setdefault("PYTHONUTF8", "1")  # what the workflow reads and writes is UTF-8
+    snakefile = places.HOME / "workflow" / "Snakefile"
+    command = [sys.executable, "-m", "snakemake", "--configfile", str(file)]
+    os.execv(command[0], [*command, "--snakefile", str(snakefile), "--cores", "all", *options])
