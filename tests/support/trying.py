@@ -78,8 +78,6 @@ class Trials:
         (root / "envs").symlink_to(ROOT / "envs")
         monkeypatch.setattr(new_kernel, "STARTS", new_kernel.STARTS)  # of the checkout
         monkeypatch.setattr(places, "HOME", root)
-        monkeypatch.setattr(trial, "ROOT", root)
-        monkeypatch.setattr(trial, "FOLDER", self.kept)
         monkeypatch.chdir(root)
 
     def ladder(self, *arguments: str, code: int = 0) -> str:

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from ladder.cli import best_rung, trial_report
+from ladder.cli import best_rung, trial_verdict
 from ladder.compiling import provenance, toolchain
 from ladder.core import places
 from ladder.core.errors import InputError
@@ -174,7 +174,7 @@ ITSELF = "{} times as fast as itself in neighboring rounds"
     ],
 )
 def test_a_busy_machine_makes_a_try_doubtful(kind, others, reference_us, doubts):
-    assert trial_report.doubts(kind, others, reference_us) == doubts
+    assert trial_verdict.doubts(kind, others, reference_us) == doubts
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -148,20 +148,25 @@ def compare(parser: ArgumentParser) -> Run:
 
 
 def try_(parser: ArgumentParser) -> Run:
-    """Compile, verify and time one kernel, and compare it with its last correct try.
+    """Compile, verify and time kernels, and compare each with its last correct try.
 
     The same rounds time the baseline, the best rung and the last correct try. On a busy machine the
     times are "not a result". Exit codes: 0: correct, however it was timed. 1: incorrect, or it does
-    not compile or fails. 2: the kernel could not be tried. The command keeps its files in
+    not compile or fails. 2: a kernel could not be tried. The command keeps its files in
     results/try/ and does not touch the results of campaigns.
     """
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="a kernel in kernels/cuda/ or kernels/cpu/"
+        "files", type=Path, nargs="+", metavar="FILE", help="a kernel: .cu, .ptx, .py or .c"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--size", metavar="N", help="M = N = K (on a GPU 4096, on a CPU 256)")
     size.add_argument("--problem", metavar="MxNxK", help="such as 64x4096x4096")
-    _add_type(parser)
+    size.add_argument(
+        "--problems",
+        metavar="FILE",
+        help="YAML with `problems`, as in a campaign, or a list of them; a campaign will do",
+    )
+    _add_type(parser, None)
     for name, values in {
         "alpha": "X",
         "beta": "X",
@@ -180,6 +185,24 @@ def try_(parser: ArgumentParser) -> Run:
         help="a parameter's values, such as BM=64,128, instead of the header's sweep; or "
         "compiler=nvrtc, maxrregcount=128, dlcm=cg",
     )
+    for name, extents in {"block": "16,16", "grid": "'ceil_div(N, 16),ceil_div(M, 16)'"}.items():
+        parser.add_argument(
+            f"--{name}",
+            metavar="X,Y,Z",
+            help=f"of a CUDA kernel without a header, such as {extents}",
+        )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the verdicts as JSON, an object a line; to stdout for -, and the text to stderr",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="SECONDS",
+        help="begin nothing more after this time, and name what was not measured",
+    )
     parser.add_argument("--watch", action="store_true", help="try the kernel again at every save")
     parser.add_argument(
         "--counters",
@@ -191,25 +214,14 @@ def try_(parser: ArgumentParser) -> Run:
         from ladder.cli import trial
 
         with clear_errors(2):
-            tries = trial.Tries(given)
-            try:
-                if given.watch:
-                    trial.watch(tries)
-                right = tries.once()
-            except KeyboardInterrupt:
-                tries.kill()
-                print("Interrupted", file=sys.stderr)
-                sys.exit(130)
-            finally:
-                tries.close()
-        sys.exit(0 if right else 1)
+            sys.exit(trial.run(given))
 
     return run
 
 
-def _add_type(parser: ArgumentParser) -> None:
+def _add_type(parser: ArgumentParser, default: str | None = "float32") -> None:
     parser.add_argument(
-        "--type", default="float32", metavar="TYPE", help=f"{', '.join(ELEMENT_TYPES)} (float32)"
+        "--type", default=default, metavar="TYPE", help=f"{', '.join(ELEMENT_TYPES)} (float32)"
     )
 
 

@@ -4,47 +4,112 @@ best rung and its last try.
 The worker, the rounds and the verdicts are those of a campaign. `results/try/` has what is kept.
 """
 
+import contextlib
+import itertools
 import json
+import math
 import os
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, NoReturn
 
 from ladder.cli import trial_report
 from ladder.cli.best_rung import SIZE, best_rung
+from ladder.cli.trial_verdict import FAILURES, gravest, of_peak, on_problem
 from ladder.compiling.compile import SUFFIX as BINARY
 from ladder.compiling.compile import Resource, compile_kernel, compile_support
 from ladder.compiling.provenance import fingerprint
 from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
-from ladder.core import clock, yaml_schema
+from ladder.core import clock, places, yaml_schema
 from ladder.core.errors import InputError, unwritable
-from ladder.core.files import ROOT, digest, write_whole
-from ladder.core.types import FAILED
+from ladder.core.files import digest, write_whole
 from ladder.devices.detect import DetectedDevice, detect_cpu, detect_gpus, left_out
 from ladder.devices.lock import exclusive, uuids
 from ladder.measuring.probe import probe
+from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.session import Session
 from ladder.measuring.trial import LAST, LIMITS, RUNG, Entry, Trial
+from ladder.measuring.verdict import OnProblem, Verdict
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign, check_memory
 from ladder.model.kernel import OF_BUILD, SUFFIXES, Configuration, Kernel
-from ladder.model.kernel_file import parse
+from ladder.model.kernel_file import KIND_OF, header_of, parse
 from ladder.model.problem import VARIED, Problem
 from ladder.storage.dataset_layout import read_environment
 
-FOLDER = ROOT / "results" / "try"
-FAILURES = (*FAILED, "compile_error")
-"""Statuses with which a try ends, the gravest first."""
 WATCH_SECONDS = 0.1
 """Time between looks at the file."""
+NOT_TRIED = "not_tried"
+ASKED = ("problems", "element_types", "seed", *VARIED)
+"""The keys of a campaign that `--problems` takes."""
+REPEATED = ("size", "problem", "problems", "type", *VARIED, "set", "block", "grid")
+"""The options that a command needs to ask the same again."""
+
+
+def folder() -> Path:
+    """Return the folder of what tries keep."""
+    return places.project() / "results" / "try"
+
+
+def run(given: Namespace) -> int:
+    """Try the files of a command line; return the exit code: 2 if one could not be tried, 1 if one
+    has failed, else 0.
+
+    The verdicts go to `--json`, an object a line, and then what people read goes to stderr. Raises
+    `InputError` if that file cannot be written.
+    """
+    to_stdout = given.json == Path("-")
+    deadline = clock.now() + given.budget if given.budget else math.inf
+    verdicts: list[Verdict] = []
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr if to_stdout else sys.stdout, flush=True)
+
+    def keep(verdict: Verdict) -> None:
+        if to_stdout:
+            print(verdict.json(), flush=True)
+        elif given.json:
+            verdicts.append(verdict)
+            write_whole(given.json, "".join(f"{each.json()}\n" for each in verdicts).encode())
+
+    codes = [0]
+    for file in given.files:
+        try:
+            with contextlib.closing(Tries(given, file, say, deadline)) as tries:
+                try:
+                    if given.watch:
+                        _watch(tries, keep)
+                    verdict = tries.once()
+                except KeyboardInterrupt:
+                    tries.kill()
+                    print("Interrupted", file=sys.stderr)
+                    return 130
+        except InputError as error:
+            verdict = Verdict("", str(file), NOT_TRIED, str(error), repeated(given, str(file)))
+        if verdict.status == NOT_TRIED:
+            print(f"Error: {verdict.reason}", file=sys.stderr, flush=True)
+        codes.append({NOT_TRIED: 2, "correct": 0}.get(verdict.status, 1))
+        keep(verdict)
+    return max(codes)
+
+
+def repeated(given: Namespace, file: str) -> list[str]:
+    """Return the words of the command line that asks the same of one file again."""
+    words = ["ladder", "try", file]
+    for name in REPEATED:
+        value = getattr(given, name)
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{name}={each}" for each in values if each is not None]
+    return words
 
 
 class Tries:
@@ -52,42 +117,55 @@ class Tries:
     process holds no lock on the device.
     """
 
-    def __init__(self, given: Namespace) -> None:
-        """`given` are the arguments of the command line. Raises `InputError`."""
-        self.given = given
-        self.size = _size(given)
-        self.lists = _lists(given.set)
-        """Values of parameters, of the compiler and of its options."""
-        kinds = [kind for kind, suffixes in SUFFIXES.items() if given.file.suffix in suffixes]
-        self.kind = kinds[0] if kinds else ""
-        # which may itself be a symbolic link
-        self.path = ROOT / "kernels" / self.kind / given.file.name
-        if not self.kind or given.file.parent.resolve() != self.path.parent.resolve():
-            known = [
-                f"kernels/{kind}/*{suffix}"
-                for kind, suffixes in SUFFIXES.items()
-                for suffix in suffixes
-            ]
-            raise InputError(f"{given.file}: expected a kernel in {' or '.join(known)} of {ROOT}")
+    def __init__(
+        self, given: Namespace, file: Path, say: Callable[[str], None], deadline: float
+    ) -> None:
+        """`given` are the arguments of the command line, `say` gets the lines that people read, and
+        after the `deadline`, a time of `clock.now`, nothing more is begun. Raises `InputError` for
+        arguments that cannot be used.
+        """
+        if not (kind := KIND_OF.get(file.suffix)):
+            raise InputError(f"{file}: expected a kernel, in a file {', '.join(KIND_OF)}")
+        self.given, self.say, self.deadline = given, say, deadline
+        self.lists, self.asked = _lists(given.set), _asked(given, kind)
+        """Values of parameters, of the compiler and of its options; problems as in a campaign."""
+        self.kind, self.path = kind, file.absolute()
+        self.verdict = Verdict(
+            f"{self.kind}/{file.stem}", str(file), NOT_TRIED, command=repeated(given, str(file))
+        )
         devices = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
         self.device: DetectedDevice | None = devices[0] if devices else None
         self.arch = self.device.arch if self.device else DEFAULT_ARCHITECTURE
-        self.kept = FOLDER / self.kind / (digest(self.lists) if self.lists else "") / self.path.stem
+        apart = _apart(self.path.parent)
+        which = digest([self.lists, apart]) if self.lists or apart else ""
+        self.kept = folder() / self.kind / which / self.path.stem
         """The path of the last correct try of the same configurations; each of its files has its
         own suffix.
         """
         self.session: Session | None = None
+        self._trials: list[tuple[Trial, Sequence[str]]] = []
         self.best_rung = cache(partial(best_rung, given=self.lists))
         """Reads all results, once."""
 
-    def once(self) -> bool:
-        """Try the file as it is now and print the results; return whether it is correct. Raises
-        `InputError`.
+    def once(self) -> Verdict:
+        """Try the file as it is now, say the results, and return the verdict. Its status is
+        `not_tried` if the file could not be tried; the verdict then holds what was found before.
         """
+        start = clock.now()
+        self.verdict = Verdict(
+            self.verdict.kernel, self.verdict.file, NOT_TRIED, command=self.verdict.command
+        )
         try:
-            return self._once()
+            self._once()
+        except InputError as error:
+            self._found(reason=str(error))
         finally:
             show("")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._found(time=now, seconds=round(clock.now() - start, 1))
+        for line in trial_report.ending(self.verdict):
+            self.say(line)
+        return self.verdict
 
     def kill(self) -> None:
         """Kill the worker, whatever it does."""
@@ -100,53 +178,92 @@ class Tries:
             self.session.end()
         self.session = None
 
-    def _once(self) -> bool:
-        start = clock.now()
-        kernel = parse(self.path)
+    def kernel(self) -> Kernel:
+        """Return the kernel in the file. If that has no header, `--block` and `--grid` make one,
+        for which a link to the file is put beside it. Raises `InputError`.
+        """
+        given = {name: getattr(self.given, name) for name in ("block", "grid")}
+        if header_of(self.path):
+            for name, text in given.items():
+                if text:
+                    raise InputError(f"--{name} {text}: {self.path} has a header, which says it")
+            return parse(self.path)
+        header: dict[str, Any] = {"element_types": self.asked["element_types"]}
+        if self.kind == "cuda":
+            if not all(given.values()):
+                raise InputError(
+                    f"{self.path}: no header; expected one in the file (docs/header.md) or in "
+                    f"{self.path.stem}.yaml beside it, or the options --block and --grid"
+                )
+            # commas within parentheses belong to an expression
+            header |= {
+                name: list(map(yaml_schema.typed, re.findall(r"(?:[^,(]|\([^)]*\)+)+", text)))
+                for name, text in given.items()
+            }
+        link = folder() / "given" / digest(str(self.path)) / self.kind / self.path.name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(self.path.resolve())
+        write_whole(link.with_suffix(".yaml"), json.dumps(header).encode())
+        return parse(link)
+
+    def _found(self, **known: Any) -> None:
+        self.verdict = replace(self.verdict, **known)
+
+    def _once(self) -> None:
+        kernel = self.kernel()
+        self._found(sha256=kernel.digest, source=kernel.sources)
         plan = self._plan(kernel)
-        (problem,) = plan.problems(self.kind, self.given.type)
-        if self.device and self.device.memory:
-            check_memory(plan, self.kind, self.device.name, self.device.memory)
-        show("compiling")
-        entries = self._compile_and_open(kernel, plan.configurations[kernel.id])
-        show("")
-        where = f" on {self.device.name}" if self.device else ""
-        extras = "".join(f" {name}={value}" for name, value in problem.varied.items())
-        print(
-            f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x "
-            f"{problem.k}{extras}{where}"
-        )
-        mine = [entry for entry in entries if entry.status == "compiled"]
-        for text in trial_report.refusals(entries):
-            print(text)
-        if self.device and mine:
-            self._run(self.device, problem, mine)
-        for entry in mine if not self.device else ():
-            words = trial_report.resources(entry.resource)
-            print(f"compiled for {self.arch}: {entry.label}: {words}")
-        failed = [entry.status for entry in entries if entry.status in FAILURES]
-        if failed:  # an incorrect kernel may have damaged the worker
-            self.close()
+        if device := self.device:
+            names = ("slug", "name", "kind", "arch")
+            self._found(device={name: getattr(device, name) for name in names})
+            if device.memory:
+                check_memory(plan, self.kind, device.name, device.memory)
+        self._trials, left = [], list[Problem]()
+        for element_type in plan.element_types:
+            chosen = [
+                (configuration, objection)
+                for configuration, objection in plan.configurations[kernel.id]
+                if configuration.element_type == element_type
+            ]
+            if chosen:
+                left += self._try_type(kernel, chosen, plan.problems(self.kind, element_type))
+        self._found(not_measured=left)
+        self._keep()
+        results = self.verdict.problems
+        status = gravest([result.status for result in results])
+        if status in FAILURES:
+            outcomes = [outcome for result in results for outcome in result.outcomes]
+            self._found(
+                status=status,
+                reason=next(outcome.reason for outcome in outcomes if outcome.status == status),
+            )
         elif not self.device:
             unusable = "".join(f"; {reason}" for reason in left_out())
             raise InputError(
                 f"no usable GPU was found here{unusable}: compiled, not run; expected an NVIDIA "
                 "GPU and its driver"
             )
-        elif not any(entry.status == "correct" for entry in mine):
+        elif status == "correct":
+            self._found(status=status)
+        elif clock.now() >= self.deadline:
             raise InputError(
-                f"{self.given.file}: no configuration of it runs on {self.device.name}, on this "
+                f"--budget {self.given.budget:g}: used up before anything was measured; expected "
+                "more seconds"
+            )
+        else:
+            raise InputError(
+                f"{self.verdict.file}: no configuration of it runs on {self.device.name}, on this "
                 "problem"
             )
-        verdict = min(failed, key=FAILURES.index, default="correct")
-        print(f"{verdict}; {clock.now() - start:.1f} s", flush=True)
-        return not failed
 
     def _plan(self, kernel: Kernel) -> Campaign:
-        """Return a campaign of this kernel alone on the one problem, checked like any other."""
+        """Return a campaign of this kernel alone on the problems, checked like any other."""
         build = {name: values for name, values in self.lists.items() if name in OF_BUILD}
         own = {name: _numbers(values) for name, values in self.lists.items() if name not in build}
-        check_type(kernel, self.given.type)
+        if self.given.type or not self.given.problems:
+            for element_type in self.asked["element_types"]:
+                check_type(kernel, element_type)
         if build and self.path.suffix != ".cu":
             raise InputError(
                 f"--set {next(iter(build))}: expected a parameter of {kernel.id}; only CUDA C++ is "
@@ -154,25 +271,57 @@ class Tries:
             )
         data: dict[str, Any] = {
             "campaign": "tried",
-            "problems": {self.kind: [self.size or [SIZE[self.kind]] * 3]},
-            "element_types": [self.given.type],
             "parameters": {kernel.id: own} if own else {},
+            **self.asked,
         }
         if "compiler" in build:
             data["compiler"] = build.pop("compiler")
         data["options"] = {name: _numbers(values) for name, values in build.items()}
-        for name in VARIED:
-            text = getattr(self.given, name)
-            if text is not None:
-                values = [yaml_schema.typed(part) for part in text.split(",")]
-                data[name] = values if len(values) > 1 else values[0]
         return campaign_file.load(data, "ladder try", {kernel.id: kernel})
+
+    def _try_type(
+        self,
+        kernel: Kernel,
+        configurations: Sequence[tuple[Configuration, str]],
+        problems: Sequence[Problem],
+    ) -> Sequence[Problem]:
+        """Try the configurations of an element type. Return the problems that were not begun:
+        those after the deadline, or when no configuration was left.
+        """
+        if clock.now() >= self.deadline:
+            return problems
+        show("compiling")
+        entries = self._compile_and_open(kernel, configurations)
+        show("")
+        refused = [entry for entry in entries if entry.status != "compiled"]
+        left = [entry for entry in entries if entry.status == "compiled"]
+        last = self._last(self.device, configurations[0][0].element_type) if self.device else None
+        judged: dict[Candidate, Judged] = {}
+        for turn, problem in enumerate(problems):
+            if turn and (not left or clock.now() >= self.deadline):
+                return problems[turn:]
+            mine = [replace(entry) for entry in left]
+            # compiler messages must not wait for another run
+            result = on_problem(problem, [*mine, *refused], {})
+            self.say(trial_report.heading(self.verdict, problem))
+            for line in trial_report.refusals(self.verdict, result):
+                self.say(line)
+            if self.device and mine:
+                result = self._run(self.device, problem, mine, refused, last, judged)
+            self._found(problems=[*self.verdict.problems, result])
+            for line in trial_report.results(self.verdict, result):
+                self.say(line)
+            # what fails on one problem counts as failed on all, as in a campaign
+            kept = [entry.status in ("correct", "not_supported") for entry in mine]
+            left, refused = list(itertools.compress(left, kept)), []
+            if any(entry.status in FAILURES for entry in mine):
+                self.close()  # an incorrect kernel may have damaged the worker
+        return []
 
     def _compile_and_open(
         self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]]
     ) -> list[Entry]:
-        """Return the compiled configurations. Meanwhile open the worker if the device is free:
-        compiler messages must not wait for another run.
+        """Return the compiled configurations. Meanwhile open the worker if the device is free.
 
         With several configurations the worker is not opened early: until all are compiled, another
         run may take that device and leave others free.
@@ -193,47 +342,47 @@ class Tries:
         support file cannot be used.
         """
         if self.session is None:
-            support = FOLDER / "build" / self.arch / "support.bin"
+            support = folder() / "build" / self.arch / "support.bin"
             support.parent.mkdir(parents=True, exist_ok=True)
             write_whole(support, compile_support(self.kind, self.arch))
             self.session = Session(self.kind, uuid, support, {}, LIMITS.timeout_seconds, lock=None)
         self.session.worker()
         return self.session
 
-    def _run(self, device: DetectedDevice, problem: Problem, mine: Sequence[Entry]) -> None:
-        """Set the outcome of the compiled configurations, print the results and keep the best."""
+    def _run(
+        self,
+        device: DetectedDevice,
+        problem: Problem,
+        mine: Sequence[Entry],
+        refused: Sequence[Entry],
+        last: Entry | None,
+        judged: dict[Candidate, Judged],
+    ) -> OnProblem:
+        """Set the outcome of the compiled configurations, and return it beside that of the refused
+        ones.
+        """
         with exclusive([self.session.uuid] if self.session else uuids(device)) as (uuid, _):
             # first: if the device cannot be used, the user gets one line of error
             session = self._open(uuid)
             session.environment = self._environment(device, session)
-            last, rung = self._last(device), self._rung(device, problem)
+            rung, counters = self._rung(device, problem), ""
             beside = {RUNG: rung} if rung else {}
             if last and last.resource.sha256 not in {entry.resource.sha256 for entry in mine}:
                 beside[LAST] = last
-            trial = Trial(session, problem, mine, beside, show)
+            trial = Trial(session, problem, mine, beside, show, judged, self.deadline)
             trial.run()
             show("")
-            timed = trial.timed
-            doubts, stalls = {}, ""
-            if timed:
-                shares = [
-                    trial_report.of_peak(entry, problem, session.environment) for entry in timed
-                ]
+            if timed := trial.timed:
+                shares = [of_peak(entry, problem, session.environment) for entry in timed]
                 if max(shares) > 1:  # other work had slowed the device when it was measured
                     session.environment = self._environment(device, session, again=True)
-                reference_us = timed[0].samples["reference_us"]
-                doubts = trial_report.doubts(self.kind, trial.others, reference_us)
                 if self.given.counters:
-                    stalls = self._stalls(session, timed[0], problem)
-            for line in trial_report.results(trial, doubts, last, stalls):
-                print(line)
-            try:
-                self._keep(device, trial, list(doubts))
-            except (InputError, OSError) as error:
-                if isinstance(error, OSError):
-                    error = unwritable(error.filename or FOLDER, error)
-                words = f"nothing is kept of it for the next try: {error}"
-                print(f"Warning: {words}", file=sys.stderr, flush=True)
+                    counters = self._stalls(session, timed[0], problem)
+            self._found(environment=session.environment)
+            entries = [*mine, *refused]
+            result = on_problem(problem, entries, session.environment, trial, last, counters)
+            self._trials.append((trial, result.marks))
+            return result
 
     def _environment(
         self, device: DetectedDevice, session: Session, again: bool = False
@@ -241,7 +390,7 @@ class Tries:
         """Return the device's `environment.json`. It is measured at first, when what it describes
         has changed, or `again`.
         """
-        path, child = FOLDER / device.slug / "environment.json", session.worker()
+        path, child = folder() / device.slug / "environment.json", session.worker()
         if path.exists() and not again:
             known = read_environment(path)
             described = fingerprint(device), child.attributes
@@ -252,7 +401,7 @@ class Tries:
         write_whole(path, json.dumps(measured).encode())
         return measured
 
-    def _last(self, device: DetectedDevice) -> Entry | None:
+    def _last(self, device: DetectedDevice, element_type: str) -> Entry | None:
         """Return the best entry of the last correct try, if it was on the same device and of the
         same element type.
         """
@@ -261,9 +410,9 @@ class Tries:
             return None
         try:
             known = json.loads(note.read_text())
-            if (known["device"], known["element_type"]) != (device.slug, self.given.type):
+            if (known["device"], known["element_type"]) != (device.slug, element_type):
                 return None
-            configuration = Configuration.of(self.given.type, known["configuration"])
+            configuration = Configuration.of(element_type, known["configuration"])
             resource = Resource(**known["resource"])
             binary = self.kept.with_suffix(BINARY[self.kind])
             return Entry(parse(source), configuration, resource, binary, resource.status)
@@ -305,15 +454,26 @@ class Tries:
         except NotCounted as why:
             return f"no counters: {why}"
 
-    def _keep(self, device: DetectedDevice, trial: Trial, marks: Sequence[str]) -> None:
-        """Keep the best entry of a correct try for the next one, and add a line for every try to
-        `history.jsonl`.
+    def _keep(self) -> None:
+        """Keep the best entry of the last correct problem for the next try, and add a line for
+        every problem to `history.jsonl`. Warn if that cannot be done.
         """
+        try:
+            for trial, marks in self._trials:
+                self._keep_one(trial, marks)
+        except (InputError, OSError) as error:
+            if isinstance(error, OSError):
+                error = unwritable(error.filename or folder(), error)
+            words = f"nothing is kept of it for the next try: {error}"
+            print(f"Warning: {words}", file=sys.stderr, flush=True)
+
+    def _keep_one(self, trial: Trial, marks: Sequence[str]) -> None:
+        assert self.device
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         line: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "kernel": f"{self.kind}/{self.path.stem}",
-            "device": device.slug,
+            "kernel": self.verdict.kernel,
+            "device": self.device.slug,
             "element_type": trial.problem.element_type,
             "problem": trial.problem.label,
             "status": {entry.configuration.label: entry.status for entry in trial.entries},
@@ -326,13 +486,16 @@ class Tries:
                 "sha256": best.resource.sha256,
                 "marks": marks,
             }
-            for suffix in SUFFIXES[self.kind]:  # it may have been in another language
+            # it may have been in another language
+            for suffix in (*SUFFIXES[self.kind], ".yaml"):
                 self.kept.with_suffix(suffix).unlink(missing_ok=True)
             write_whole(self.kept.with_suffix(self.path.suffix), best.kernel.text.encode())
+            if best.kernel.sidecar:
+                write_whole(self.kept.with_suffix(".yaml"), best.kernel.sidecar.encode())
             write_whole(self.kept.with_suffix(BINARY[self.kind]), best.binary.read_bytes())
             note = line | {"resource": asdict(best.resource)}
             write_whole(self.kept.with_suffix(".json"), json.dumps(note).encode())
-        with (FOLDER / "history.jsonl").open("a") as file:
+        with (folder() / "history.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
 
@@ -355,6 +518,30 @@ def _size(given: Namespace) -> list[int] | None:
     if len(parts) != 3 or not all(re.fullmatch("[1-9][0-9]{0,5}|1000000", part) for part in parts):
         raise InputError(f"{option}: expected {expected}, from 1 to 1000000")
     return list(map(int, parts))
+
+
+def _asked(given: Namespace, kind: str) -> dict[str, Any]:
+    """Return the problems, element types and operands that are asked for, by keys of a campaign.
+    The problems are those of a device kind.
+    """
+    asked: dict[str, Any] = {"problems": {kind: [_size(given) or [SIZE[kind]] * 3]}}
+    if text := given.problems:
+        source = f"--problems {text}"
+        # a list or a mapping may be given in place of a file
+        data = yaml_schema.load(text if text[0] in "[{" else yaml_schema.read(Path(text)), source)
+        if isinstance(data, list):
+            data = {"problems": {kind: data}}
+        if not isinstance(data, dict) or not (data.get("problems") or {}).get(kind):
+            raise InputError(f"{source}: expected problems.{kind}, as in a campaign, or a list")
+        yaml_schema.check({"campaign": "tried", **data}, "config", source)
+        asked = {name: data[name] for name in ASKED if name in data}
+    if given.type or "element_types" not in asked:
+        asked["element_types"] = (given.type or "float32").split(",")
+    for name in VARIED:
+        if (text := getattr(given, name)) is not None:
+            values = [yaml_schema.typed(part) for part in text.split(",")]
+            asked[name] = values if len(values) > 1 else values[0]
+    return asked
 
 
 def _lists(assignments: Sequence[str]) -> dict[str, list[str]]:
@@ -383,16 +570,24 @@ def _numbers(values: Sequence[str]) -> list[int | str]:
     return [int(value) if re.fullmatch("[0-9]{1,18}", value) else value for value in values]
 
 
+def _apart(folder: Path) -> str:
+    """Return what sets kernels of a folder apart from others of their names; "" for the folders of
+    the project and of home.
+    """
+    name = places.named(folder.resolve())
+    return "" if name in [f"kernels/{kind}" for kind in SUFFIXES] else digest(name)
+
+
 def compiled(
     kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
 ) -> list[Entry]:
     """Return a kernel's configurations, each of which has its objection or "", compiled or with why
     they were not.
     """
-    folder = FOLDER / "build" / arch / kernel.id
-    rows = compile_kernel(kernel, configurations, arch, folder, len(os.sched_getaffinity(0)))
+    built = folder() / "build" / arch / _apart(kernel.path.parent) / kernel.id
+    rows = compile_kernel(kernel, configurations, arch, built, len(os.sched_getaffinity(0)))
     return [
-        Entry(kernel, configuration, row, folder / row.binary, row.status, row.reason)
+        Entry(kernel, configuration, row, built / row.binary, row.status, row.reason)
         for row, (configuration, _) in zip(rows, configurations, strict=True)
     ]
 
@@ -403,20 +598,19 @@ def compiled_alone(kernel: Kernel, configuration: Configuration, arch: str) -> E
     return entry
 
 
-def watch(tries: Tries) -> NoReturn:
+def _watch(tries: Tries, keep: Callable[[Verdict], None]) -> NoReturn:
     """Try the file now and whenever it or a file that it includes has changed, until
     interrupted.
     """
     tried = None
     while True:
         try:
-            state = [path.read_bytes() for path in [tries.path, *parse(tries.path).includes]]
+            state = [path.read_bytes() for path in [tries.path, *tries.kernel().includes]]
         except (InputError, OSError) as error:
             state = [str(error).encode()]
         if state != tried:
-            tried = state
-            try:
-                tries.once()
-            except InputError as error:
-                print(f"Error: {error}", flush=True)
+            tried, verdict = state, tries.once()
+            if verdict.status == NOT_TRIED:
+                tries.say(f"Error: {verdict.reason}")
+            keep(verdict)
         clock.sleep(WATCH_SECONDS)

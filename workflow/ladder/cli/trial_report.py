@@ -1,23 +1,14 @@
-"""The texts of `ladder try`: what was refused, the speed beside the others, and the changes since
-the last try.
-"""
+"""The texts of `ladder try`, from its verdict alone."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from ladder.analysis.kernel_model import model
-from ladder.analysis.measurements import FEW_PROBLEMS, disturbance
-from ladder.compiling.compile import Resource
+from ladder.analysis.measurements import FEW_PROBLEMS
 from ladder.core import verdicts
 from ladder.core.errors import few
-from ladder.core.stats import median_interval, paired_ratio
-from ladder.core.surroundings import cores, remarks
-from ladder.core.types import OF_CUDA, rate_unit, tflops
-from ladder.measuring.gauntlet import problems
-from ladder.measuring.trial import LAST, RUNG, Entry, Trial
-from ladder.model.baselines import BASELINES
-from ladder.model.hardware_limits import measured_peak
+from ladder.core.surroundings import remarks
+from ladder.core.types import rate_unit
+from ladder.measuring.verdict import Binary, Estimate, OnProblem, Outcome, Verdict
 from ladder.model.problem import Problem
 
 NAN_AT_ALPHA_0 = (
@@ -37,67 +28,104 @@ INDICES = (
 )
 
 
-def refusals(entries: Sequence[Entry]) -> list[str]:
-    """Return what the compiler refused. Configurations with the same message share one text."""
+def heading(verdict: Verdict, problem: Problem) -> str:
+    """Return the line that begins what is said of one problem."""
+    where = f" on {verdict.device['name']}" if verdict.device else ""
+    extras = "".join(f" {name}={value}" for name, value in problem.varied.items())
+    return (
+        f"{verdict.kernel}, {problem.element_type}, {problem.m} x {problem.n} x "
+        f"{problem.k}{extras}{where}"
+    )
+
+
+def refusals(verdict: Verdict, result: OnProblem) -> Iterator[str]:
+    """Yield what the compiler refused. Configurations with the same message share one text."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for entry in entries:
-        if entry.status not in ("compiled", "skipped"):
-            alike.setdefault((entry.status, entry.reason), []).append(entry.label)
-    return [f"{status}: {few(labels, 3)}\n{reason}" for (status, reason), labels in alike.items()]
+    for outcome in result.outcomes:
+        if not outcome.binary and outcome.status != "skipped":
+            what = alike.setdefault((outcome.status, outcome.reason), [])
+            what.append(_label(verdict, outcome))
+    for (status, reason), labels in alike.items():
+        yield f"{status}: {few(labels, 3)}\n{reason}"
 
 
-def results(
-    trial: Trial, doubtful: Mapping[str, str], last: Entry | None, stalls: str
-) -> Iterator[str]:
-    """Yield the lines on what was timed and on what failed. `doubtful` are `doubts`, `last` is the
-    last correct try, and `stalls` what the counters say of the fastest entry.
-    """
-    environment, timed = trial.session.environment, trial.timed
-    for entry in timed:
-        yield ("not a result: " if doubtful else "") + _rates(entry, trial.problem, environment)
-        if entry.kernel.kind == "cuda":
-            yield f"  {_model(entry, trial.problem, environment)}"
-        if changed := _gauntlet(entry):
+def results(verdict: Verdict, result: OnProblem) -> Iterator[str]:
+    """Yield the lines on what was timed on one problem, and on what failed."""
+    kind = verdict.kernel.partition("/")[0]
+    timed = [outcome for outcome in result.outcomes if outcome.us]
+    for outcome in timed:
+        doubtful = "not a result: " if result.doubts else ""
+        yield f"{doubtful}{_label(verdict, outcome)}: {_rates(outcome, result, kind)}"
+        if kind == "cuda":
+            yield f"  {_model(outcome)}"
+        if changed := _gauntlet(outcome):
             yield f"  {changed}"
     if timed:
-        yield "  intervals: 95 %, within-run"
-        rung = timed[0].beside.get(RUNG)
-        if rung and rung.samples and rung.configuration.label != "-":
-            yield f"  {rung.kernel.name}: {rung.configuration.label}"
-        if any(entry.gauntlet.nan_at_alpha_0 for entry in timed):
+        yield f"  intervals: 95 %, {result.interval}"
+        if result.rung and result.rung.configuration != "-":
+            yield f"  {result.rung.kernel}: {result.rung.configuration}"
+        if any(outcome.gauntlet and outcome.gauntlet.nan_at_alpha_0 for outcome in timed):
             yield f"  {NAN_AT_ALPHA_0}"
-        if doubtful:
-            yield f"  measure again while nothing else runs: {'; '.join(doubtful.values())}"
-        for remark in remarks(environment["attributes"]):
+        if result.doubts:
+            yield f"  measure again while nothing else runs: {'; '.join(result.doubts)}"
+        for remark in remarks(verdict.environment["attributes"]):
             yield f"  {remark}"
-        if last:
-            yield f"  since the last correct try: {_changes(timed[0], last, bool(doubtful))}"
-    if stalls:
-        yield f"  {stalls}"
-    for entry in trial.entries:
-        if entry.status not in ("correct", "skipped"):
-            yield from _failure(entry)
-    if untried := [entry.label for entry in trial.entries if entry.status == "skipped"]:
-        yield f"not tried after the timeout: {few(untried, 3)}"
+        if since := result.since:
+            words = since.verdict
+            if since.ratio:
+                words += f", {_interval(since.ratio)} times as fast in the same rounds"
+            yield f"  since the last correct try: {'; '.join([words, *since.changed])}"
+    if result.counters:
+        yield f"  {result.counters}"
+    untried: dict[str, list[str]] = {}
+    for outcome in result.outcomes:
+        if not outcome.binary or outcome.status == "correct":
+            continue
+        label = _label(verdict, outcome)
+        if outcome.status == "skipped":
+            untried.setdefault(outcome.reason, []).append(label)
+        elif outcome.status == "compiled":
+            yield f"compiled for {outcome.binary.arch}: {label}: {_made(outcome.binary)}"
+        else:
+            yield f"{outcome.status}: {label}: {outcome.reason}"
+            if outcome.guess:
+                yield f"  it looks like this: {outcome.guess}"
+            if outcome.needs:
+                yield f"  {ADVICE[outcome.status]}, or add to the header `{outcome.needs}`"
+            if OUTSIDE.search(outcome.reason):
+                yield f"  {INDICES}"
+    for why, labels in untried.items():
+        yield f"not tried {why}: {few(labels, 3)}"
 
 
-def _rates(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:
-    """Return how fast an entry is beside the reference, the best rung and the measured peak, with
-    within-run intervals.
+def ending(verdict: Verdict) -> Iterator[str]:
+    """Yield the last lines, unless the kernel could not be tried."""
+    if verdict.not_measured:
+        yield f"not measured: {few([problem.label for problem in verdict.not_measured], 3)}"
+    if verdict.status != "not_tried":
+        yield f"{verdict.status}; {verdict.seconds:.1f} s"
+
+
+def _label(verdict: Verdict, outcome: Outcome) -> str:
+    """Return a configuration's label, or the kernel's name if it has no parameters."""
+    label = outcome.configuration
+    return verdict.kernel.partition("/")[2] if label == "-" else label
+
+
+def _rates(outcome: Outcome, result: OnProblem, kind: str) -> str:
+    """Return how fast a configuration is beside the reference, the best rung and the measured
+    peak.
     """
-    unit, size = rate_unit(entry.kernel.kind)
-    us, low, high = median_interval(entry.samples["samples_us"])
-    rate, least, most = (
-        tflops(problem.m, problem.n, problem.k, value) / size for value in (us, high, low)
-    )
+    assert outcome.tflops and outcome.ratio
+    unit, size = rate_unit(kind)
+    rate = outcome.tflops
     words = [
-        f"{entry.label}: {_interval(rate, least, most)} {unit}",
-        f"of {BASELINES[entry.kernel.kind][0]} {_interval(*entry.ratio())}",
+        f"{_interval(Estimate(rate.value / size, rate.low / size, rate.high / size))} {unit}",
+        f"of {result.reference} {_interval(outcome.ratio)}",
     ]
-    rung = entry.beside.get(RUNG)
-    if rung and rung.samples:
-        words.append(f"of {rung.kernel.name} {_interval(*entry.ratio(rung))}")
-    if share := of_peak(entry, problem, environment):
+    if outcome.of_rung and result.rung:
+        words.append(f"of {result.rung.kernel} {_interval(outcome.of_rung)}")
+    if share := outcome.of_peak:
         words.append(
             f"of the measured peak {share:.0%}"
             if share <= 1
@@ -106,113 +134,42 @@ def _rates(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> st
     return "; ".join(words)
 
 
-def of_peak(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> float:
-    """Return an entry's rate as a share of the measured peak of the units that it uses; 0 where
-    that is not measured.
+def _gauntlet(outcome: Outcome) -> str:
+    """Return how many problems of the gauntlet a configuration was asked, if it needs something;
+    else "".
     """
-    peak = measured_peak(environment, problem.element_type)
-    # that peak is of the FP32 or FP64 lanes
-    other_units = entry.gauntlet.tensor_cores and problem.element_type not in OF_CUDA
-    if not peak or other_units:
-        return 0.0
-    us = median_interval(entry.samples["samples_us"])[0]
-    return tflops(problem.m, problem.n, problem.k, us) / peak
-
-
-def _gauntlet(entry: Entry) -> str:
-    """Return how many problems of the gauntlet an entry was asked, if it needs something; else
-    "".
-    """
-    whole = len(problems(entry.configuration.element_type))
-    asked, changed = entry.gauntlet.gauntlet_problems, entry.gauntlet.gauntlet_changed
-    if asked == whole and not changed:
+    asked = outcome.gauntlet
+    if not asked or (asked.asked == asked.problems and not asked.changed):
         return ""
     few = f"; fewer than {FEW_PROBLEMS} say little about other problems"
     return (
-        f"the gauntlet asked {asked} of its {whole} problems, {changed} of them changed to what "
-        f"it needs{few if asked < FEW_PROBLEMS else ''}"
+        f"the gauntlet asked {asked.asked} of its {asked.problems} problems, {asked.changed} of "
+        f"them changed to what it needs{few if asked.asked < FEW_PROBLEMS else ''}"
     )
 
 
-def _model(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:
+def _model(outcome: Outcome) -> str:
     """Return what a GPU's model says about a configuration, in words."""
-    row = model(entry.kernel, entry.configuration, problem, vars(entry.resource), environment)
-    words = [resources(entry.resource)]
-    if "occupancy" in row:
+    assert outcome.binary and outcome.model
+    words, model = [_made(outcome.binary)], outcome.model
+    if model.occupancy is not None:
         words.append(
-            f"{row['shared_bytes']} bytes of shared memory a block, {row['blocks_per_sm']} blocks "
-            f"an SM, occupancy {row['occupancy']:.0%} (limited by {row['occupancy_limit']})"
+            f"{model.shared_bytes} bytes of shared memory a block, {model.blocks_per_sm} blocks "
+            f"an SM, occupancy {model.occupancy:.0%} (limited by {model.occupancy_limit})"
         )
-    if "bank_conflicts" in row:
-        share = row["bank_conflicts"] / max(row["shared_wavefronts"], 1)
-        words.append(f"bank conflicts by the model {share:.0%} of wavefronts")
+    if model.bank_conflicts is not None:
+        words.append(f"bank conflicts by the model {model.bank_conflicts:.0%} of wavefronts")
     return "; ".join(words)
 
 
-def resources(resource: Resource) -> str:
+def _made(binary: Binary) -> str:
     """Return registers, spills and static shared memory of a binary, in words."""
-    spills = (resource.spill_stores or 0) + (resource.spill_loads or 0)
+    spills = (binary.spill_stores or 0) + (binary.spill_loads or 0)
     return (
-        f"{resource.registers} registers, {spills} bytes of spills, {resource.static_shared} bytes "
+        f"{binary.registers} registers, {spills} bytes of spills, {binary.static_shared} bytes "
         "of static shared memory"
     )
 
 
-def doubts(kind: str, others: float, reference_us: Sequence[float]) -> dict[str, str]:
-    """Return why no time of a try is a result, in words, by the marks that a campaign would give:
-    `verdicts.BUSY`.
-
-    A try does not time the reference as a candidate. So its rounds with odd and with even numbers
-    are compared with each other.
-    """
-    words = {}
-    if disturbed := disturbance(kind, others, f" of {cores()}"):
-        words["disturbed"] = disturbed
-    pairs = len(reference_us) // 2 * 2
-    if pairs:
-        itself = paired_ratio(reference_us[0:pairs:2], reference_us[1:pairs:2])
-        if not verdicts.steady(*itself):
-            words["unsteady"] = (
-                f"{BASELINES[kind][0]} is {_interval(*itself)} times as fast as itself in "
-                "neighboring rounds"
-            )
-    return words
-
-
-def _changes(best: Entry, last: Entry, doubtful: bool) -> str:
-    """Return how the best entry compares with that of the last correct try, in words. No verdict on
-    a `doubtful` time is known.
-    """
-    before, now = vars(last.resource), vars(best.resource)
-    changed = [
-        f"{name.replace('_', ' ')} {before[name]} -> {now[name]}"
-        for name in ("registers", "static_shared", "spill_stores", "spill_loads")
-        if before[name] != now[name]
-    ]
-    again = best.beside.get(LAST)
-    if best.resource.sha256 == last.resource.sha256:
-        verdict = "the same machine code"
-    elif again is None:
-        verdict = f"{best.label} is the best now, {last.label} was"
-    elif not again.samples:
-        verdict = f"it could not be timed again: {again.reason}"
-    else:
-        ratio, low, high = best.ratio(again)
-        words = verdicts.AGAIN if doubtful else verdicts.of(low, high)
-        verdict = f"{words}, {_interval(ratio, low, high)} times as fast in the same rounds"
-    return "; ".join([verdict, *changed])
-
-
-def _failure(entry: Entry) -> Iterator[str]:
-    """Yield why an entry failed, and what to do about it."""
-    yield f"{entry.status}: {entry.label}: {entry.reason}"
-    if entry.guess:
-        yield f"  it looks like this: {entry.guess}"
-    if entry.needs:
-        yield f"  {ADVICE[entry.status]}, or add to the header `{entry.needs}`"
-    if OUTSIDE.search(entry.reason):
-        yield f"  {INDICES}"
-
-
-def _interval(value: float, low: float, high: float) -> str:
-    return f"{value:.3g} (interval {verdicts.interval('.3g', value, low, high)})"
+def _interval(estimate: Estimate) -> str:
+    return verdicts.shown(estimate.value, estimate.low, estimate.high)

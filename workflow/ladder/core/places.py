@@ -80,7 +80,7 @@ def include_folders(kernel: Path) -> list[Path]:
     kernel, home = kernel.absolute(), HOME / "kernels" / "include"
     if kernel.is_relative_to(HOME / "kernels"):
         return [home]
-    own = [kernel.parent]
+    own = [kernel.parent, kernel.resolve().parent]
     if kernel.parent.name in KINDS:
         own.append(kernel.parents[1] / "include")
     return list(dict.fromkeys((*own, project() / "kernels" / "include", home)))

@@ -2,6 +2,7 @@
 incorrect results are diagnosed.
 """
 
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.compiling.compile import Resource
+from ladder.core import clock
 from ladder.core.stats import paired_ratio
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.operands import exactly
@@ -18,6 +20,7 @@ from ladder.measuring.diagnosis import Diagnosis, dividing, likeliest
 from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.session import Session
 from ladder.measuring.supervisor import Failure
+from ladder.measuring.verdict import Wrong
 from ladder.model.campaign import Limits
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import device_names
@@ -31,6 +34,8 @@ GROUP = 6
 """Configurations that are timed in the same rounds, beside the best rung and the last try."""
 RUNG, LAST = "rung", "last"
 """What is timed beside the tried kernel: the best rung, and the last correct try."""
+AFTER_TIMEOUT, WITHIN_BUDGET = "after the timeout", "within the budget"
+"""Why a configuration was not tried."""
 ONCE = "a race, or memory that nobody set: wrong once, and right when launched again"
 VERIFIED = Judged("correct", "", tensor_cores=True)
 """Of what is timed beside the tried kernel: it was verified when it was measured."""
@@ -48,6 +53,8 @@ class Entry:
     status: str
     """That of `resource` until it has run."""
     reason: str = ""
+    wrong: Wrong | None = None
+    """The first incorrect element."""
     guess: str = ""
     """The mistake that an incorrect result looks like."""
     needs: str = ""
@@ -105,6 +112,12 @@ class Trial:
     """The `RUNG` and the `LAST` try, if there are such."""
     report: Callable[[str], None]
     """Called with the current step."""
+    judged: dict[Candidate, Judged]
+    """What the gauntlet found of candidates that it found correct: it is asked once, whatever the
+    problems.
+    """
+    deadline: float = math.inf
+    """The time of `clock.now` from which on no other configuration is begun."""
     others: float = 0.0
     """While timed: the cores that other processes used, or how many of them computed on the GPU."""
 
@@ -120,7 +133,10 @@ class Trial:
         """
         for number, entry in enumerate(self.entries, 1):
             if any(other.status == "timeout" for other in self.entries):
-                entry.status = "skipped"  # each could take the whole time limit
+                # each could take the whole time limit
+                entry.status, entry.reason = "skipped", AFTER_TIMEOUT
+            elif clock.now() >= self.deadline:
+                entry.status, entry.reason = "skipped", WITHIN_BUDGET
             else:
                 self._judge(entry, f"checking {number} of {len(self.entries)}")
         correct = [entry for entry in self.entries if entry.status == "correct"]
@@ -150,10 +166,11 @@ class Trial:
 
         where = ""  # the gauntlet's failures name their problem
         try:
-            verdict = entry.gauntlet = self.session.run_gauntlet(
-                entry.candidate, self.problem.element_type, report
-            )
+            verdict = entry.gauntlet = self.judged.get(
+                entry.candidate
+            ) or self.session.run_gauntlet(entry.candidate, self.problem.element_type, report)
             if verdict.status == "correct":
+                self.judged[entry.candidate] = verdict
                 at = exactly(self.problem, entry.kernel.precision == "tf32")
                 where = f"on {gauntlet.describe(at)}: "
                 self.report(f"{doing}, {gauntlet.describe(at)}")
@@ -199,6 +216,16 @@ class Trial:
                 return None, ONCE, ""
             (right if answer.right else wrong).append(problem)
         first = found.pop(problems[0], None)
+        if first:
+            entry.wrong = Wrong(
+                gauntlet.describe(problems[0]),
+                first.row,
+                first.column,
+                first.got,
+                first.wanted,
+                first.wrong,
+                first.elements,
+            )
         return first, likeliest(first, list(found.values())), dividing(wrong, right)
 
     def _time(self, group: Sequence[Entry]) -> None:

@@ -143,6 +143,8 @@ class Kernel:
     text: str = field(repr=False)
     title: str
     idea: str
+    sidecar: str = ""
+    """The header's text if it stands in a file beside; "" if it is in the file."""
     label: str = ""
     """The idea in a few words, for figures. "" stands for the name."""
     builds_on: str = ""
@@ -208,6 +210,23 @@ class Kernel:
         of_language = {".c": "cc", ".ptx": "ptxas", ".py": "triton"}
         return of_language.get(self.path.suffix, configuration.compiler)
 
+    @property
+    def sources(self) -> dict[str, str]:
+        """The text of the file, of its header if that stands beside it, and of `includes`, by their
+        paths in a folder of kernels: `mine.cu`, `mine.yaml`, `include/store.cuh`.
+        """
+        texts = {self.path.name: self.text}
+        if self.sidecar:
+            texts[f"{self.path.stem}.yaml"] = self.sidecar
+        own = self.path.resolve().parent
+        for path in self.includes:
+            folders = [own, *places.include_folders(self.path)]
+            folder = next(filter(path.is_relative_to, folders), path.parent)
+            name = path.relative_to(folder).as_posix()
+            text = path.read_text(errors="replace")
+            texts[name if folder == own else f"include/{name}"] = text
+        return texts
+
     @cached_property
     def includes(self) -> list[Path]:
         """The files that the kernel includes, directly or through another, in quotes or brackets.
@@ -233,7 +252,13 @@ class Kernel:
     def digest(self) -> str:
         """SHA-256 of the file and of everything in `includes`."""
         return hashlib.sha256(
-            b"\0".join([self.text.encode(), *(path.read_bytes() for path in self.includes)])
+            b"\0".join(
+                [
+                    self.text.encode(),
+                    *(path.read_bytes() for path in self.includes),
+                    *filter(None, [self.sidecar.encode()]),
+                ]
+            )
         ).hexdigest()
 
     def expand(

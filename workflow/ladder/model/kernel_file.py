@@ -88,16 +88,32 @@ def check_name(name: str, source: str) -> None:
         )
 
 
+def header_of(path: Path) -> tuple[str, str, str] | None:
+    """Return the text of a kernel's file, its header, and that header again if it stands in a file
+    `.yaml` beside one that has none, else "". Return None if there is no header.
+
+    A header in the file begins with as many blank lines as are before it, so that messages name
+    lines of the file.
+    """
+    text, beside = yaml_schema.read(path), path.with_suffix(".yaml")
+    if match := _HEADER.match(text):
+        return text, "\n" * text[: match.start(1)].count("\n") + match[1], ""
+    if not beside.is_file():
+        return None
+    sidecar = yaml_schema.read(beside)
+    return text, sidecar, sidecar
+
+
 def parse(path: Path) -> Kernel:
     """Return the kernel in a file anywhere. Raises `InputError` with the file and the key if the
     header cannot be used.
     """
-    kind, text = KIND_OF.get(path.suffix), yaml_schema.read(path)
+    kind = KIND_OF.get(path.suffix)
     if not kind:
         raise InputError(f"{path}: expected a kernel, in a file {', '.join(KIND_OF)}")
     check_name(path.stem, str(path))
-    match = _HEADER.match(text)
-    if not match:
+    found = header_of(path)
+    if not found:
         raise InputError(
             f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML, "
             "or a docstring"
@@ -109,15 +125,17 @@ def parse(path: Path) -> Kernel:
                 f"{path}: two kernels of one name, beside {other.name}; expected another name for "
                 "one of them"
             )
-    before = text[: match.start(1)].count("\n")  # so that messages name lines of the file
-    header = yaml_schema.load("\n" * before + match.group(1), f"{path}: header")
+    text, whole, sidecar = found
+    header = yaml_schema.load(whole, f"{path}: header")
+    if sidecar and isinstance(header, dict):
+        header = {"title": path.stem, "idea": path.name} | header
     yaml_schema.check(header, "kernel", f"{path}: header")
     multiples = header.get("multiples", [])
     needs = [
         f"{f'alignment_{name.lower()}' if name in 'ABC' else name} % 16 == 0" for name in multiples
     ]
     header |= {"needs": [*needs, *header.get("needs", [])]}
-    kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
+    kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, sidecar=sidecar, **header)
     _check_keys(kernel, header)
     _check_expressions(kernel, header)
     _check_place(kernel)
