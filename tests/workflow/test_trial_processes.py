@@ -17,7 +17,9 @@ import psutil
 import pytest
 from ladder.cli import trial
 from ladder.compiling.provenance import fingerprint
+from ladder.core import yaml_schema
 from ladder.devices.detect import detect_cpu
+from ladder.measuring.diagnosis import UNTOUCHED
 from trying import INTERVAL, SINCE, Trials, edit, ladder
 
 TRY = ("try", "kernels/cpu/mine.c", "--size", "96")
@@ -78,6 +80,67 @@ def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
     path.write_text(text)
     edit(path, PLACE, f"for (volatile int n = 0;; ++n);\n      {PLACE}")
     assert re.search(r"timeout: mine: on .*: no answer within 2 s\n", on_cpu.ladder(*TRY, code=1))
+
+
+PLAIN = """#include <stddef.h>
+void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C,
+          int ldc) {
+  for (int i = 0; i < M; ++i)
+    for (int j = 0; j < N; ++j) {
+      T sum = 0;
+      for (int k = 0; k < K; ++k) sum += A[(size_t)i * lda + k] * B[(size_t)k * ldb + j];
+      const T old = beta == 0 ? 0 : beta * C[(size_t)i * ldc + j];
+      C[(size_t)i * ldc + j] = alpha * sum + old;
+    }
+}
+"""
+FAULTS = {
+    "right": ("", "", "correct", None, ""),
+    "slow": (
+        "T sum = 0;",
+        "T sum = 0; for (volatile int n = 0; n < 99; ++n);",
+        "correct",
+        None,
+        "",
+    ),
+    "ld": ("k * ldb", "k * N", "incorrect", 7, "leading dimension: N is used instead of ldb"),
+    "no_beta": (" + old", "", "incorrect", 8, "beta is left out: the old C is not added"),
+    "no_alpha": ("alpha * sum", "sum", "incorrect", 9, "alpha is left out"),
+    "nan": ("beta == 0 ? 0 : ", "", "incorrect", 8, UNTOUCHED),
+    "depth": ("k < K", "k + 1 < K", "incorrect", 7, "the last 1 of K are left out"),
+    "index": ("j] = alpha", "j + 1] = alpha", "incorrect", 8, UNTOUCHED),
+    "race": ("T sum = 0;", "static int n; T sum = n++ & 1;", "incorrect", None, "a race, or mem"),
+    "outside": ("T sum = 0;", "T sum = 0; *(volatile int *)0 = 0;", "launch_error", None, ""),
+    "hang": ("T sum = 0;", "T sum = 0; for (volatile int n = 0;; ++n);", "timeout", None, ""),
+    "typo": ("T sum", "T summ", "compile_error", 7, ""),
+    "header": ("#include", "/*---\ntitle: [\n---*/\n#include", "not_tried", None, ""),
+}
+"""Kernels without a header, each with one fault: what is replaced by what; its status, its line, and
+how its guess begins.
+"""
+
+
+@pytest.mark.slow
+def test_the_verdicts_on_faulty_kernels(on_cpu, monkeypatch):
+    """Right or wrong, one call judges all of them."""
+    monkeypatch.setattr(trial, "LIMITS", replace(trial.LIMITS, timeout_seconds=3))
+    for name, (old, new, *_) in FAULTS.items():
+        assert old in PLAIN
+        (on_cpu.root / f"{name}.c").write_text(PLAIN.replace(old, new))
+    paths = [f"{name}.c" for name in FAULTS]
+    on_cpu.ladder("try", *paths, "--size", "24", "--json", "out", code=2)
+    lines = (on_cpu.root / "out").read_text().splitlines()
+    for (name, fault), text in zip(FAULTS.items(), lines, strict=True):
+        verdict, (*_, status, number, guess) = json.loads(text), fault
+        yaml_schema.check(verdict, "verdict", name)
+        assert (verdict["kernel"], verdict["status"]) == (f"cpu/{name}", status)
+        for result in verdict["problems"]:
+            (outcome,) = result["outcomes"]
+            assert (outcome["line"] or {}).get("line") == number, name
+            assert outcome["guess"].startswith(guess), name
+            assert (outcome["wrong"] is None) == (status != "incorrect"), name
+            assert (outcome["ratio"] is None) == (status != "correct")
+        assert bool(verdict["problems"]) == (name != "header")
 
 
 @pytest.mark.machine

@@ -41,8 +41,8 @@ from ladder.measuring.trial import LAST, LIMITS, RUNG, Entry, Trial
 from ladder.measuring.verdict import OnProblem, Verdict
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign, check_memory
-from ladder.model.kernel import OF_BUILD, SUFFIXES, Configuration, Kernel
-from ladder.model.kernel_file import KIND_OF, header_of, parse
+from ladder.model.kernel import KIND_OF, OF_BUILD, SUFFIXES, Configuration, Kernel
+from ladder.model.kernel_file import header_of, parse
 from ladder.model.problem import VARIED, Problem
 from ladder.storage.dataset_layout import read_environment
 
@@ -68,7 +68,7 @@ def run(given: Namespace) -> int:
     `InputError` if that file cannot be written.
     """
     to_stdout = given.json == Path("-")
-    deadline = clock.now() + given.budget if given.budget else math.inf
+    deadline = clock.now() + (math.inf if given.budget is None else given.budget)
     verdicts: list[Verdict] = []
 
     def say(text: str) -> None:
@@ -205,7 +205,10 @@ class Tries:
         link.unlink(missing_ok=True)
         link.symlink_to(self.path.resolve())
         write_whole(link.with_suffix(".yaml"), json.dumps(header).encode())
-        return parse(link)
+        try:
+            return parse(link)
+        except InputError as error:
+            raise InputError(str(error).replace(str(link), str(self.path))) from None
 
     def _found(self, **known: Any) -> None:
         self.verdict = replace(self.verdict, **known)

@@ -12,7 +12,7 @@ from ladder.core.surroundings import cores
 from ladder.core.types import FAILED, OF_CUDA, tflops
 from ladder.measuring import gauntlet
 from ladder.measuring.source_line import line_of
-from ladder.measuring.trial import LAST, RUNG, VERIFIED, Entry, Trial
+from ladder.measuring.trial import LAST, RUNG, Entry, Trial
 from ladder.measuring.verdict import (
     Binary,
     Estimate,
@@ -106,7 +106,7 @@ def _outcome(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> 
 def _gauntlet(entry: Entry) -> Gauntlet | None:
     """Return what the gauntlet asked; None if it was not begun."""
     found = entry.gauntlet
-    if found is VERIFIED:
+    if not found.gauntlet_problems:
         return None
     return Gauntlet(
         len(gauntlet.problems(entry.configuration.element_type)),

@@ -100,11 +100,12 @@ def load(text: str, source: str) -> Any:
 
 @lru_cache
 def _validator(schema: str) -> Any:
-    return _Validator(load((SCHEMAS / f"{schema}.schema.yaml").read_text(), schema))
+    (path,) = SCHEMAS.glob(f"{schema}.schema.*")  # JSON is YAML too
+    return _Validator(load(path.read_text(), schema))
 
 
 def check(data: Any, schema: str, source: str) -> None:
-    """Raise `InputError` with every violation of `schemas/<schema>.schema.yaml`, one per line."""
+    """Raise `InputError` with every violation of a schema in `schemas/`, one per line."""
     errors = sorted(
         _validator(schema).iter_errors(data),
         key=lambda error: [str(part) for part in error.absolute_path],

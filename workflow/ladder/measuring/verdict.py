@@ -180,6 +180,7 @@ class OnProblem:
 class Verdict:
     """What is true of a kernel on problems, on one device."""
 
+    schema: str = field(default=SCHEMA, init=False)
     kernel: str
     """Such as `cuda/mine`."""
     file: str
@@ -206,7 +207,6 @@ class Verdict:
     """Digest of the source and of all that it includes, as samples have it."""
     source: Mapping[str, str] = field(default_factory=dict)
     """The text of the file and of what it includes, by name."""
-    schema: str = SCHEMA
 
     def json(self) -> str:
         """Return the verdict as one line of JSON. Numbers that JSON lacks are text: `nan`,
