@@ -205,6 +205,11 @@ def try_(parser: ArgumentParser) -> Run:
     )
     parser.add_argument("--watch", action="store_true", help="try the kernel again at every save")
     parser.add_argument(
+        "--sandbox",
+        action="store_true",
+        help="in the container image: no network, read-only, limits of time and memory",
+    )
+    parser.add_argument(
         "--counters",
         action="store_true",
         help="also Nsight Compute's top reasons for stalls, where it can count",
@@ -214,7 +219,55 @@ def try_(parser: ArgumentParser) -> Run:
         from ladder.cli import trial
 
         with clear_errors(2):
-            sys.exit(trial.run(given))
+            sys.exit(trial.sandboxed(given) if given.sandbox else trial.run(given))
+
+    return run
+
+
+def receipt(parser: ArgumentParser) -> Run:
+    """Print the receipt of a dataset: what `ladder check` needs to measure it again elsewhere.
+
+    It has the source of each kernel, its best configuration on each problem, the times and the
+    environment. What `ladder try --json` writes is a receipt too.
+    """
+    parser.add_argument("dataset", type=Path, metavar="DATASET", help="such as results/default/cpu")
+    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="such as 11_split_k; or all")
+
+    def run(given: Namespace) -> None:
+        from ladder.cli import receipt
+
+        print(receipt.of_campaign(given.dataset, given.kernels), end="")
+
+    return run
+
+
+def check(parser: ArgumentParser) -> Run:
+    """Measure again what a receipt holds, and say whether it is reproduced.
+
+    A ratio to the baseline is reproduced if it is surely within 5 % of the receipt's. Exit codes:
+    0: all reproduced. 2: the receipt cannot be checked. 3: something is not reproduced. 5: not
+    distinguishable: measure again on an idle machine. 6: measured on another device, where all is
+    as correct as there.
+    """
+    parser.add_argument(
+        "receipt", type=Path, metavar="RECEIPT", help="a file of JSON, a verdict a line"
+    )
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run kernels in C or Triton, which are programs, as you",
+    )
+    parser.add_argument("--sandbox", action="store_true", help="run in the container image")
+
+    def run(given: Namespace) -> None:
+        from ladder.cli import receipt, sandbox
+
+        with clear_errors(2):
+            if given.sandbox:
+                path = given.receipt.absolute()
+                needs_gpu = any(data["kernel"].startswith("cuda/") for data in receipt.read(path))
+                sys.exit(sandbox.run(["check", str(path), "--trust"], [path], needs_gpu))
+            sys.exit(receipt.check(given))
 
     return run
 
@@ -338,6 +391,8 @@ COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     "--fail-if-slower 2%",
     new: "ladder new mine --cpu",
     export: "ladder export 11_split_k BM=64 SLICES=4",
+    receipt: "ladder receipt results/default/nvidia-h200 15_last_wave",
+    check: "ladder check receipt.json",
     try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
 }
 """The sub-commands, each with an example. Each function adds its arguments to a parser and returns

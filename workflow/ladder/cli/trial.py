@@ -4,7 +4,6 @@ best rung and its last try.
 The worker, the rounds and the verdicts are those of a campaign. `results/try/` has what is kept.
 """
 
-import contextlib
 import itertools
 import json
 import math
@@ -12,17 +11,17 @@ import os
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from ladder.cli import trial_report
+from ladder.cli import sandbox, trial_report
 from ladder.cli.best_rung import SIZE, best_rung
 from ladder.cli.trial_verdict import FAILURES, gravest, of_peak, on_problem
 from ladder.compiling.compile import SUFFIX as BINARY
@@ -67,49 +66,75 @@ def run(given: Namespace) -> int:
     The verdicts go to `--json`, an object a line, and then what people read goes to stderr. Raises
     `InputError` if that file cannot be written.
     """
-    to_stdout = given.json == Path("-")
-    deadline = clock.now() + (math.inf if given.budget is None else given.budget)
-    verdicts: list[Verdict] = []
+    to_stdout, codes, lines = given.json == Path("-"), [0], ""
 
     def say(text: str) -> None:
         print(text, file=sys.stderr if to_stdout else sys.stdout, flush=True)
 
-    def keep(verdict: Verdict) -> None:
-        if to_stdout:
-            print(verdict.json(), flush=True)
-        elif given.json:
-            verdicts.append(verdict)
-            write_whole(given.json, "".join(f"{each.json()}\n" for each in verdicts).encode())
-
-    codes = [0]
-    for file in given.files:
-        try:
-            with contextlib.closing(Tries(given, file, say, deadline)) as tries:
-                try:
-                    if given.watch:
-                        _watch(tries, keep)
-                    verdict = tries.once()
-                except KeyboardInterrupt:
-                    tries.kill()
-                    print("Interrupted", file=sys.stderr)
-                    return 130
-        except InputError as error:
-            verdict = Verdict("", str(file), NOT_TRIED, str(error), repeated(given, str(file)))
-        if verdict.status == NOT_TRIED:
-            print(f"Error: {verdict.reason}", file=sys.stderr, flush=True)
-        codes.append({NOT_TRIED: 2, "correct": 0}.get(verdict.status, 1))
-        keep(verdict)
+    try:
+        for verdict in judged(given, say):
+            if verdict.status == NOT_TRIED:
+                print(
+                    f"Error: {verdict.reason}",
+                    file=sys.stdout if given.watch else sys.stderr,
+                    flush=True,
+                )
+            codes.append({NOT_TRIED: 2, "correct": 0}.get(verdict.status, 1))
+            if to_stdout:
+                print(verdict.json(), flush=True)
+            elif given.json:
+                lines += verdict.json() + "\n"
+                write_whole(given.json, lines.encode())
+    except KeyboardInterrupt:
+        print("Interrupted", file=sys.stderr)
+        return 130
     return max(codes)
 
 
-def repeated(given: Namespace, file: str) -> list[str]:
-    """Return the words of the command line that asks the same of one file again."""
-    words = ["ladder", "try", file]
+def judged(given: Namespace, say: Callable[[str], None] = lambda text: None) -> Iterator[Verdict]:
+    """Yield the verdict on each file of a command line; with `--watch`, one for each save, until
+    interrupted. `say` gets the lines that people read.
+    """
+    deadline = clock.now() + (math.inf if given.budget is None else given.budget)
+    for file in given.files:
+        try:
+            with closing(Tries(given, file, say, deadline)) as tries:
+                yield from tries.watched() if given.watch else [tries.once()]
+        except InputError as error:
+            yield Verdict("", str(file), NOT_TRIED, str(error), repeated(given, str(file)))
+
+
+def repeated(given: Namespace, *files: str) -> list[str]:
+    """Return the words of the command line that asks the same of files again."""
+    words = ["ladder", "try", *files]
     for name in REPEATED:
         value = getattr(given, name)
         values = value if isinstance(value, list) else [value]
         words += [f"--{name}={each}" for each in values if each is not None]
     return words
+
+
+def sandboxed(given: Namespace) -> int:
+    """Try the files of a command line in a container; return the exit code. Raises `InputError`."""
+    paths = [file.absolute() for file in given.files]
+    seen = [each for path in paths for each in (path, path.with_suffix(".yaml")) if each.exists()]
+    for path in paths:
+        with suppress(InputError):  # which the container tells
+            seen += Tries(given, path, print, math.inf).kernel().includes
+    if given.problems and given.problems[0] not in "[{":
+        given.problems = str(Path(given.problems).absolute())
+        seen.append(Path(given.problems))
+    words = repeated(given, *map(str, paths))[1:]
+    if given.budget is not None:
+        words.append(f"--budget={given.budget}")
+    needs_gpu = any(KIND_OF.get(path.suffix) == "cuda" for path in paths)
+    if given.json is None:
+        return sandbox.run(words, seen, needs_gpu)
+    words.append("--json=-")
+    if given.json == Path("-"):
+        return sandbox.run(words, seen, needs_gpu)
+    with given.json.open("wb") as output:
+        return sandbox.run(words, seen, needs_gpu, output)
 
 
 class Tries:
@@ -159,6 +184,10 @@ class Tries:
             self._once()
         except InputError as error:
             self._found(reason=str(error))
+        except KeyboardInterrupt:
+            if self.session:
+                self.session.kill()
+            raise
         finally:
             show("")
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -167,10 +196,18 @@ class Tries:
             self.say(line)
         return self.verdict
 
-    def kill(self) -> None:
-        """Kill the worker, whatever it does."""
-        if self.session:
-            self.session.kill()
+    def watched(self) -> Iterator[Verdict]:
+        """Try the file now and whenever it or a file that it includes has changed, without end."""
+        tried = None
+        while True:
+            try:
+                state = [path.read_bytes() for path in [self.path, *self.kernel().includes]]
+            except (InputError, OSError) as error:
+                state = [str(error).encode()]
+            if state != tried:
+                tried = state
+                yield self.once()
+            clock.sleep(WATCH_SECONDS)
 
     def close(self) -> None:
         """Let the worker end."""
@@ -599,21 +636,3 @@ def compiled_alone(kernel: Kernel, configuration: Configuration, arch: str) -> E
     """Return one configuration, compiled or with why it was not."""
     (entry,) = compiled(kernel, [(configuration, kernel.objection(configuration))], arch)
     return entry
-
-
-def _watch(tries: Tries, keep: Callable[[Verdict], None]) -> NoReturn:
-    """Try the file now and whenever it or a file that it includes has changed, until
-    interrupted.
-    """
-    tried = None
-    while True:
-        try:
-            state = [path.read_bytes() for path in [tries.path, *tries.kernel().includes]]
-        except (InputError, OSError) as error:
-            state = [str(error).encode()]
-        if state != tried:
-            tried, verdict = state, tries.once()
-            if verdict.status == NOT_TRIED:
-                tries.say(f"Error: {verdict.reason}")
-            keep(verdict)
-        clock.sleep(WATCH_SECONDS)

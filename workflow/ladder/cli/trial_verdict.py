@@ -98,7 +98,7 @@ def _outcome(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> 
         entry.needs,
         line,
         gauntlet=_gauntlet(entry),
-        binary=_binary(resource) if resource.sha256 else None,
+        binary=binary(resource) if resource.sha256 else None,
         **given,
     )
 
@@ -116,7 +116,8 @@ def _gauntlet(entry: Entry) -> Gauntlet | None:
     )
 
 
-def _binary(resource: Resource) -> Binary:
+def binary(resource: Resource) -> Binary:
+    """Return what a verdict says of a compiled configuration."""
     names = Binary.__dataclass_fields__
     return Binary(**{name: getattr(resource, name) for name in names})
 

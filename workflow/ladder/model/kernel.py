@@ -223,7 +223,7 @@ class Kernel:
             folders = [own, *places.include_folders(self.path)]
             folder = next(filter(path.is_relative_to, folders), path.parent)
             name = path.relative_to(folder).as_posix()
-            text = path.read_text(errors="replace")
+            text = path.read_bytes().decode(errors="replace")
             texts[name if folder == own else f"include/{name}"] = text
         return texts
 

@@ -1,0 +1,266 @@
+"""Receipts: verdicts that another machine can check, since each holds the source and what was
+measured. Everything in a receipt is data of a stranger.
+"""
+
+import json
+import math
+import re
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ladder.cli import trial
+from ladder.cli.trial_verdict import binary
+from ladder.core import verdicts, yaml_schema
+from ladder.core.errors import MEASURE_AGAIN, InputError, one_of
+from ladder.core.files import digest, write_whole
+from ladder.measuring.verdict import SCHEMA, Estimate, OnProblem, Outcome, Verdict
+from ladder.model.kernel import KIND_OF, Configuration, Kernel
+from ladder.model.kernel_file import known, parse
+from ladder.model.problem import VARIED, Problem
+
+MOST_BYTES = 2_000_000
+"""The size of a receipt, at most."""
+WITHIN = 0.05
+"""How far a ratio may be from the receipt's, as a share, and count as reproduced. It is far more
+than fresh processes of one machine differ by (docs/method.md), which no interval of one process
+has in it.
+"""
+REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
+ANOTHER = "another device"
+CODES = {NOT_REPRODUCED: 3, verdicts.SAME: MEASURE_AGAIN, ANOTHER: 6, REPRODUCED: 0}
+"""The exit code of each answer; the first of them that a problem has counts for all."""
+HOST_CODE = (".c", ".py")
+"""Kernels in these languages run on the host, or are compiled by what they say there."""
+NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+-]*/)*[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+"""The name of a file of a kernel: it leads out of no folder."""
+
+
+def of_campaign(folder: Path, names: Sequence[str]) -> str:
+    """Return the receipt of a dataset: the best configurations of its kernels, or of those with
+    these names, on each problem, caches warm.
+
+    Raises `InputError` if the folder has no dataset, if a kernel's source no longer makes the
+    binary that was measured, and for more than `MOST_BYTES`.
+    """
+    # importing pandas takes longer than a check
+    from ladder.analysis.dataset import Dataset
+    from ladder.analysis.measurements import candidate
+
+    dataset = Dataset.open(folder)
+    environment, best = dataset.environment, dataset.best
+    best = best[(best["state"] == "warm") & best["ratio_low"].notna()]
+    own = [name for name in best["kernel"].unique() if name in known()]
+    for name in names:
+        if name not in own:
+            raise InputError(f"{folder}: got the kernel {name}; {one_of(name, own)}")
+    made = {candidate(row): row for row in dataset.resources.to_dict("records")}
+    lines = []
+    for name in names or own:
+        kernel, results = known()[name], []
+        for row in best[best["kernel"] == name].to_dict("records"):
+            built = made[candidate(row)]
+            configuration = Configuration.of(row["element_type"], row["configuration"])
+            entry = trial.compiled_alone(kernel, configuration, built["arch"])
+            if entry.resource.sha256 != built["sha256"]:
+                raise InputError(
+                    f"{kernel.path}: {configuration.label}: its binary is not the one that was "
+                    "measured; expected the source and the compiler of that run"
+                )
+            us, tflops, ratio = (
+                Estimate(*(row[column] for column in columns))
+                for columns in (
+                    ("median_us", "low_us", "high_us"),
+                    ("tflops", "tflops_low", "tflops_high"),
+                    ("ratio", "ratio_low", "ratio_high"),
+                )
+            )
+            outcome = Outcome(
+                configuration.label,
+                "correct",
+                us=us,
+                tflops=tflops,
+                ratio=ratio,
+                binary=binary(entry.resource),
+            )
+            problem = Problem(
+                **{name: row[name] for name in ("m", "n", "k", "element_type", *VARIED)}
+            )
+            marks = verdicts.busy(row["marks"])
+            results.append(
+                OnProblem(
+                    problem, "correct", [outcome], row["reference"], row["interval"], marks=marks
+                )
+            )
+        device = {each: environment[each] for each in ("name", "kind")}
+        device |= {"slug": environment["device"], "arch": built["arch"]}
+        verdict = Verdict(
+            kernel.id,
+            kernel.path.name,
+            "correct",
+            command=["ladder", "receipt", str(folder), name],
+            time=environment["time"],
+            device=device,
+            problems=results,
+            environment=environment,
+            sha256=kernel.digest,
+            source=kernel.sources,
+        )
+        lines.append(verdict.json() + "\n")
+    text = "".join(lines)
+    if len(text) > MOST_BYTES:
+        raise InputError(
+            f"{folder}: its receipt has {len(text)} bytes; expected at most {MOST_BYTES}: name "
+            "fewer kernels"
+        )
+    return text
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the verdicts in a receipt. Raises `InputError` if it is none, or of another form."""
+    if path.is_file() and path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path}: {path.stat().st_size} bytes; expected at most {MOST_BYTES}")
+    text = yaml_schema.read(path)
+    try:
+        found = [json.loads(line) for line in text.splitlines()]
+    except (ValueError, RecursionError):
+        found = [None]
+    for number, data in enumerate(found or [None], 1):
+        where = f"{path}: line {number}"
+        form = data.get("schema") if isinstance(data, dict) else None
+        if not isinstance(form, str) or not form.startswith(SCHEMA.rpartition("/")[0]):
+            raise InputError(f"{where}: no receipt; expected what `ladder try --json` writes")
+        if form != SCHEMA:
+            raise InputError(
+                f"{where}: schema: got {yaml_schema.shorten(form)}; expected {SCHEMA}, which this "
+                "version of Gemm Ladder reads: install that which wrote it"
+            )
+        yaml_schema.check(data, "verdict", where)
+    return found
+
+
+def check(given: Namespace) -> int:
+    """Measure again what a receipt holds, print the answers, and return the exit code. Raises
+    `InputError` if a verdict cannot be checked here.
+    """
+    answers = []
+    for data in read(given.receipt):
+        if not data["problems"]:
+            raise InputError(f"{given.receipt}: a kernel was not tried there; expected results")
+        kernel = _rebuilt(data, given.receipt)
+        if not given.trust and kernel.path.suffix in HOST_CODE:
+            raise InputError(
+                f"{kernel.path}: is a program that runs with your rights, from a receipt; expected "
+                "--trust once you have read it, or --sandbox (docs/trust.md)"
+            )
+        print(f"{kernel.id}: the source is that of the receipt, {kernel.digest[:16]}", flush=True)
+        for then, now, verdict in _again(data, kernel):
+            there, here = data["device"] or {}, verdict.device or {}
+            answer, words = _answer(then, now, there.get("slug") == here.get("slug"))
+            print(f"  {Problem(**then['problem']).label}: {answer}: {words}", flush=True)
+            answers.append(answer)
+        for line in _differences(data["environment"], verdict.environment):
+            print(f"  {line}")
+    worst = min(answers, key=list(CODES).index, default=REPRODUCED)
+    print(f"{worst}; {answers.count(REPRODUCED)} of {len(answers)} reproduced")
+    return CODES[worst]
+
+
+def _rebuilt(data: Mapping[str, Any], source: Path) -> Kernel:
+    """Return the kernel of a verdict, its files written anew. Raises `InputError` unless its digest
+    is that which the verdict names.
+    """
+    files: Mapping[str, str] = data["source"]
+    kind = data["kernel"].partition("/")[0]
+    folder = trial.folder() / "receipts" / digest(files) / kind
+    for name, text in files.items():
+        if not NAME.fullmatch(name):
+            raise InputError(f"{source}: source: got {yaml_schema.shorten(name)}; expected a name")
+        path = (folder.parent if name.startswith("include/") else folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text.encode(errors="replace"))
+    first = next(iter(files), "")
+    if KIND_OF.get(Path(first).suffix) != kind or first != Path(first).name:
+        raise InputError(f"{source}: source: got {yaml_schema.shorten(first)}; expected a kernel")
+    kernel = parse(folder / first)
+    if kernel.digest != data["sha256"]:
+        raise InputError(
+            f"{source}: sha256: got {yaml_schema.shorten(data['sha256'])}; expected "
+            f"{kernel.digest}, which its source has: something else was measured"
+        )
+    return kernel
+
+
+def _again(
+    data: Mapping[str, Any], kernel: Kernel
+) -> Iterator[tuple[Mapping[str, Any], OnProblem | None, Verdict]]:
+    """Measure the first outcome of each problem of a verdict. Yield what it was, what it is now,
+    and the verdict with that.
+    """
+    from ladder.cli.main import parser
+
+    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for then in data["problems"]:
+        what = then["outcomes"][0]["configuration"], then["problem"]["element_type"]
+        alike.setdefault(what, []).append(then)
+    for (label, element_type), results in alike.items():
+        entries = [_entry(then["problem"]) for then in results]
+        words = ["try", str(kernel.path), f"--problems={json.dumps(entries)}"]
+        words += [
+            f"--type={element_type}",
+            *(f"--set={pair}" for pair in label.split() if pair != "-"),
+        ]
+        (verdict,) = trial.judged(parser().parse_args(words))
+        if verdict.status == trial.NOT_TRIED:
+            raise InputError(verdict.reason)
+        found = {_key(vars(now.problem)): now for now in verdict.problems}
+        for then in results:
+            yield then, found.get(_key(then["problem"])), verdict
+
+
+def _entry(problem: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a problem as campaigns have it."""
+    entry = {name.upper() if name in "mnk" else name: problem[name] for name in (*"mnk", *VARIED)}
+    for name in ("padding", "offset"):
+        if isinstance(entry[name], str):
+            entry[name] = [yaml_schema.typed(part) for part in entry[name].split(",")]
+    return entry
+
+
+def _key(problem: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(problem[name] for name in (*"mnk", *VARIED))
+
+
+def _answer(then: Mapping[str, Any], now: OnProblem | None, same_device: bool) -> tuple[str, str]:
+    """Return whether a result is reproduced, one of `CODES`, and both results in words."""
+    before, after = then["outcomes"][0], now.outcomes[0] if now else None
+    if now is None or after is None or after.status != before["status"]:
+        status = f"{after.status}: {after.reason}" if after else "not measured"
+        return NOT_REPRODUCED, f"{status}; {before['status']} in the receipt"
+    if not (after.ratio and before["ratio"]):
+        return REPRODUCED if same_device else ANOTHER, f"{after.status} here and in the receipt"
+    was, here = Estimate(**before["ratio"]), after.ratio
+    words = f"of {now.reference} {_shown(here)} here, {_shown(was)} in the receipt"
+    if not same_device:
+        return ANOTHER, words
+    if marks := [*now.marks, *then["marks"]]:
+        return verdicts.SAME, f"{words}; measure again: {', '.join(marks)}"
+    quotient, most = math.log(here.value / was.value), math.log(1 + WITHIN)
+    low = quotient - math.hypot(math.log(here.value / here.low), math.log(was.high / was.value))
+    high = quotient + math.hypot(math.log(here.high / here.value), math.log(was.value / was.low))
+    if -most <= low <= high <= most:
+        return REPRODUCED, words
+    return NOT_REPRODUCED if low > most or high < -most else verdicts.SAME, words
+
+
+def _shown(estimate: Estimate) -> str:
+    return verdicts.shown(estimate.value, estimate.low, estimate.high)
+
+
+def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a measurement depends on and that is not as in the receipt."""
+    was, here = (each.get("fingerprint", {}) for each in (then, now))
+    for name in sorted({*was, *here}):
+        if was.get(name) != here.get(name):
+            yield f"{name}: {yaml_schema.shorten(was.get(name))} there, {yaml_schema.shorten(here.get(name))} here"
