@@ -161,7 +161,7 @@ def test_a_sandbox_sees_the_kernels_and_nothing_else(trials, engine):
     written(trials.root / "own" / "a.cu", '#include "b.h"\n')
     (trials.root / "own" / "a.yaml").write_text("{block: [1], grid: [1]}")
     for name in ("own/b.h", "own/c.h", "p.yaml"):
-        (trials.root / name).write_text("[8]")
+        (trials.root / name).write_text("[{square: 8}]")
     given = "--problems", "p.yaml", "--budget=9", "--set=compiler=nvrtc", "--json=out"
     trials.ladder("try", "own/a.cu", *given, "--sandbox", code=1)
     arguments, own = engine(), f"{trials.root}/own"
