@@ -407,6 +407,12 @@ def test_a_strangers_kernel_runs_as_the_page_on_trust_says(
     assert re.search(r"^  90_stranger ", output, re.MULTILINE), output[-3000:]
     assert "Kernels that failed" not in output
     assert list((tmp_path / "judged").glob("smoke-cpu-90_stranger/cpu-*/best.csv"))
+    ladder = str(Path(sys.executable).with_name("ladder"))
+    given = "stranger.c", "--sandbox", "--size=8", "--json=verdict"
+    output = run(ladder, "try", *given, cwd=tmp_path)
+    assert "\ncorrect; " in output
+    verdict = json.loads((tmp_path / "verdict").read_text())
+    assert (verdict["kernel"], verdict["status"]) == ("cpu/stranger", "correct")
 
 
 def test_snakemake_runs_its_jobs_in_the_image(

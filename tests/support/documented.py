@@ -111,6 +111,7 @@ HERE, ON_GPU = (
 )
 SMOKE = "snakemake --cores 1 --config campaign=smoke"
 REPRODUCE = "snakemake --cores 1 reproduce"
+RECEIPT = "ladder receipt results/smoke/cpu-* 02_reordered_ikj > receipt.json"
 NEW, NEW_CUDA = "ladder new mine --cpu", "ladder new mine"
 MINE = (("NAME [--cpu]", "own --cpu"), ("NAME --ptx", "own_ptx --ptx"), ("NAME", "own"))
 NIGHTS = ("mon", "tue", "wed", "thu")
@@ -129,10 +130,18 @@ IN_A_CLONE: list[tuple[Way, list[str]]] = [
             "ladder export 02_naive_coalesced --type float64",
             "git archive *",
             "ladder try kernels/cpu/04_vectorized_parallel.c *",
+            "ladder try kernels/cpu/*.c --size 64 --json verdicts.json",
+            "ladder try kernels/cpu/02_reordered_ikj.c *",
         ],
     ),
     (Way(HERE, answer="\nClaims: "), [REPRODUCE, f"{REPRODUCE} --config *"]),
     (Way(HERE, after=SMOKE), [f"{SMOKE} --report report.html"]),
+    (Way(HERE, after=SMOKE), [RECEIPT]),
+    (Way(HERE, after=RECEIPT, answer=" reproduced\n"), ["ladder check receipt.json --trust"]),
+    (
+        Way(HERE, given=(("FILE", "kernels/cpu/02_reordered_ikj.c"),)),
+        ["ladder try FILE --problems config/smoke.yaml *"],
+    ),
     (Way(HERE, after=NEW), ["snakemake --cores 1 --config 'kernels=[cpu/mine]'"]),
     (
         Way(HERE, given=MINE),
@@ -252,6 +261,8 @@ ELSEWHERE: dict[str, list[str]] = {
     f"{CONTAINER}test_a_strangers_kernel_runs_as_the_page_on_trust_says": [
         "install -d -m 777 judged",
         "podman run * 'kernels=[cpu/90_stranger]'",
+        "ladder try stranger.c --sandbox *",
+        "ladder try stranger.c --sandbox",
     ],
     f"{CONTAINER}test_snakemake_runs_its_jobs_in_the_image": [
         "podman save *",
@@ -298,6 +309,12 @@ ELSEWHERE: dict[str, list[str]] = {
     ],
     "tests/unit/test_documented.py::test_a_submit_command_has_the_keys_of_its_profile": [
         "docs/clusters.md: yaml"
+    ],
+    "tests/workflow/test_agents.py::test_the_program_of_the_page_mends_a_kernel_by_its_verdicts": [
+        "docs/agents.md: *"
+    ],
+    "tests/published/test_python.py::test_the_blocks_of_the_page_run_one_after_another": [
+        "docs/python.md: python"
     ],
     "nowhere: an idle machine": ["make test-machine"],
     "nowhere: GPUs; the rest of the GPU's tests": [

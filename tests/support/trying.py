@@ -27,6 +27,19 @@ SINCE = "since the last correct try: "
 HEADER = (
     "/*---\ntitle: mine\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{}---*/\n// python: {}\n"
 )
+PLAIN = """#include <stddef.h>
+void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C,
+          int ldc) {
+  for (int i = 0; i < M; ++i)
+    for (int j = 0; j < N; ++j) {
+      T sum = 0;
+      for (int k = 0; k < K; ++k) sum += A[(size_t)i * lda + k] * B[(size_t)k * ldb + j];
+      const T old = beta == 0 ? 0 : beta * C[(size_t)i * ldc + j];
+      C[(size_t)i * ldc + j] = alpha * sum + old;
+    }
+}
+"""
+"""A correct kernel in C without a header."""
 
 
 def edit(path: Path, old: str, new: str) -> None:

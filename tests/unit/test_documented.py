@@ -85,7 +85,7 @@ def test_every_value_that_a_chapter_lets_try_is_legal():
             }
             legal = [
                 dict(configuration.parameters)
-                for configuration, wrong in kernel.expand(lists, [given.type])
+                for configuration, wrong in kernel.expand(lists, [given.type or "float32"])
                 if not wrong
             ]
             assert {(name, it[name]) for it in legal for name in lists} == {

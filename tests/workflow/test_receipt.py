@@ -133,7 +133,10 @@ def test_a_program_from_a_receipt_runs_only_if_it_is_trusted(trials, monkeypatch
     path = trials.write("right()", kind="cpu")
     trials.ladder("try", path, "--size=8", "--json=r.json")
     (line,) = trials.ladder("check", "r.json", code=2).splitlines()
-    assert "/cpu/mine.c: is a program that runs with your rights, from a receipt; expected --trust" in line
+    assert (
+        "/cpu/mine.c: is a program that runs with your rights, from a receipt; expected --trust"
+        in line
+    )
     output = trials.ladder("check", "r.json", "--trust")
     assert output.endswith("reproduced; 1 of 1 reproduced\n")
 

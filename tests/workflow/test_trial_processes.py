@@ -20,7 +20,7 @@ from ladder.compiling.provenance import fingerprint
 from ladder.core import yaml_schema
 from ladder.devices.detect import detect_cpu
 from ladder.measuring.diagnosis import UNTOUCHED
-from trying import INTERVAL, SINCE, Trials, edit, ladder
+from trying import INTERVAL, PLAIN, SINCE, Trials, edit, ladder
 
 TRY = ("try", "kernels/cpu/mine.c", "--size", "96")
 PLACE = "const T a ="
@@ -82,18 +82,6 @@ def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
     assert re.search(r"timeout: mine: on .*: no answer within 2 s\n", on_cpu.ladder(*TRY, code=1))
 
 
-PLAIN = """#include <stddef.h>
-void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C,
-          int ldc) {
-  for (int i = 0; i < M; ++i)
-    for (int j = 0; j < N; ++j) {
-      T sum = 0;
-      for (int k = 0; k < K; ++k) sum += A[(size_t)i * lda + k] * B[(size_t)k * ldb + j];
-      const T old = beta == 0 ? 0 : beta * C[(size_t)i * ldc + j];
-      C[(size_t)i * ldc + j] = alpha * sum + old;
-    }
-}
-"""
 FAULTS = {
     "right": ("", "", "correct", None, ""),
     "slow": (
