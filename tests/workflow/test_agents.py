@@ -35,10 +35,8 @@ def test_the_program_of_the_page_mends_a_kernel_by_its_verdicts(tmp_path):
     )
     told = [line.split()[0] for line in done.stdout.splitlines()]
     assert (told, done.returncode) == (["incorrect", "incorrect", "correct"], 0), done.stdout
-    mended = PLAIN.replace("beta == 0 ? 0 : beta * C[(size_t)i * ldc + j]", "({})")
-    assert (tmp_path / "mine.c").read_text() == mended.format(
-        "beta == 0 ? 0 : beta * C[(size_t)i * ldc + j]"
-    )
+    old = "beta == 0 ? 0 : beta * C[(size_t)i * ldc + j]"
+    assert (tmp_path / "mine.c").read_text() == PLAIN.replace(old, f"({old})")
 
 
 def test_the_example_of_a_verdict_has_the_names_of_the_schema():

@@ -31,6 +31,12 @@ REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 ANOTHER = "another device"
 CODES = {NOT_REPRODUCED: 3, verdicts.SAME: MEASURE_AGAIN, ANOTHER: 6, REPRODUCED: 0}
 """The exit code of each answer; the first of them that a problem has counts for all."""
+COLUMNS = {
+    "us": ("median_us", "low_us", "high_us"),
+    "tflops": ("tflops", "tflops_low", "tflops_high"),
+    "ratio": ("ratio", "ratio_low", "ratio_high"),
+}
+"""The columns of `best` with the values of an outcome and the ends of their intervals."""
 HOST_CODE = (".c", ".py")
 """Kernels in these languages run on the host, or are compiled by what they say there."""
 NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+-]*/)*[A-Za-z0-9_][A-Za-z0-9_.+-]*")
@@ -68,21 +74,12 @@ def of_campaign(folder: Path, names: Sequence[str]) -> str:
                     f"{kernel.path}: {configuration.label}: its binary is not the one that was "
                     "measured; expected the source and the compiler of that run"
                 )
-            us, tflops, ratio = (
-                Estimate(*(row[column] for column in columns))
-                for columns in (
-                    ("median_us", "low_us", "high_us"),
-                    ("tflops", "tflops_low", "tflops_high"),
-                    ("ratio", "ratio_low", "ratio_high"),
-                )
-            )
+            measured: dict[str, Any] = {
+                name: Estimate(*(row[column] for column in columns))
+                for name, columns in COLUMNS.items()
+            }
             outcome = Outcome(
-                configuration.label,
-                "correct",
-                us=us,
-                tflops=tflops,
-                ratio=ratio,
-                binary=binary(entry.resource),
+                configuration.label, "correct", binary=binary(entry.resource), **measured
             )
             problem = Problem(
                 **{name: row[name] for name in ("m", "n", "k", "element_type", *VARIED)}
@@ -241,7 +238,7 @@ def _answer(then: Mapping[str, Any], now: OnProblem | None, same_device: bool) -
     if not (after.ratio and before["ratio"]):
         return REPRODUCED if same_device else ANOTHER, f"{after.status} here and in the receipt"
     was, here = Estimate(**before["ratio"]), after.ratio
-    words = f"of {now.reference} {_shown(here)} here, {_shown(was)} in the receipt"
+    words = f"of {now.reference} {here} here, {was} in the receipt"
     if not same_device:
         return ANOTHER, words
     if marks := [*now.marks, *then["marks"]]:
@@ -252,10 +249,6 @@ def _answer(then: Mapping[str, Any], now: OnProblem | None, same_device: bool) -
     if -most <= low <= high <= most:
         return REPRODUCED, words
     return NOT_REPRODUCED if low > most or high < -most else verdicts.SAME, words
-
-
-def _shown(estimate: Estimate) -> str:
-    return verdicts.shown(estimate.value, estimate.low, estimate.high)
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -168,7 +168,7 @@ class Tries:
         own suffix.
         """
         self.session: Session | None = None
-        self._trials: list[tuple[Trial, Sequence[str]]] = []
+        self._best: Entry | None = None
         self.best_rung = cache(partial(best_rung, given=self.lists))
         """Reads all results, once."""
 
@@ -176,7 +176,7 @@ class Tries:
         """Try the file as it is now, say the results, and return the verdict. Its status is
         `not_tried` if the file could not be tried; the verdict then holds what was found before.
         """
-        start = clock.now()
+        start, self._best = clock.now(), None
         self.verdict = Verdict(
             self.verdict.kernel, self.verdict.file, NOT_TRIED, command=self.verdict.command
         )
@@ -192,6 +192,8 @@ class Tries:
             show("")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._found(time=now, seconds=round(clock.now() - start, 1))
+        if self.verdict.problems:
+            self._keep()
         for line in trial_report.ending(self.verdict):
             self.say(line)
         return self.verdict
@@ -259,7 +261,7 @@ class Tries:
             self._found(device={name: getattr(device, name) for name in names})
             if device.memory:
                 check_memory(plan, self.kind, device.name, device.memory)
-        self._trials, left = [], list[Problem]()
+        left: list[Problem] = []
         for element_type in plan.element_types:
             chosen = [
                 (configuration, objection)
@@ -269,7 +271,6 @@ class Tries:
             if chosen:
                 left += self._try_type(kernel, chosen, plan.problems(self.kind, element_type))
         self._found(not_measured=left)
-        self._keep()
         results = self.verdict.problems
         status = gravest([result.status for result in results])
         if status in FAILURES:
@@ -413,6 +414,7 @@ class Tries:
             trial.run()
             show("")
             if timed := trial.timed:
+                self._best = timed[0]
                 shares = [of_peak(entry, problem, session.environment) for entry in timed]
                 if max(shares) > 1:  # other work had slowed the device when it was measured
                     session.environment = self._environment(device, session, again=True)
@@ -420,9 +422,7 @@ class Tries:
                     counters = self._stalls(session, timed[0], problem)
             self._found(environment=session.environment)
             entries = [*mine, *refused]
-            result = on_problem(problem, entries, session.environment, trial, last, counters)
-            self._trials.append((trial, result.marks))
-            return result
+            return on_problem(problem, entries, session.environment, trial, last, counters)
 
     def _environment(
         self, device: DetectedDevice, session: Session, again: bool = False
@@ -450,10 +450,10 @@ class Tries:
             return None
         try:
             known = json.loads(note.read_text())
-            if (known["device"], known["element_type"]) != (device.slug, element_type):
-                return None
-            configuration = Configuration.of(element_type, known["configuration"])
             resource = Resource(**known["resource"])
+            if (known["device"], resource.element_type) != (device.slug, element_type):
+                return None
+            configuration = Configuration.of(element_type, resource.configuration)
             binary = self.kept.with_suffix(BINARY[self.kind])
             return Entry(parse(source), configuration, resource, binary, resource.status)
         except (ValueError, TypeError, KeyError, InputError) as error:
@@ -495,48 +495,31 @@ class Tries:
             return f"no counters: {why}"
 
     def _keep(self) -> None:
-        """Keep the best entry of the last correct problem for the next try, and add a line for
-        every problem to `history.jsonl`. Warn if that cannot be done.
+        """Add the verdict to `history.jsonl`, and keep the best entry of the last problem that was
+        timed for the next try. Warn if that cannot be done.
         """
         try:
-            for trial, marks in self._trials:
-                self._keep_one(trial, marks)
+            self.kept.parent.mkdir(parents=True, exist_ok=True)
+            with (folder() / "history.jsonl").open("a") as file:
+                file.write(self.verdict.json() + "\n")
+            if self._best:
+                self._keep_best(self._best)
         except (InputError, OSError) as error:
             if isinstance(error, OSError):
                 error = unwritable(error.filename or folder(), error)
             words = f"nothing is kept of it for the next try: {error}"
             print(f"Warning: {words}", file=sys.stderr, flush=True)
 
-    def _keep_one(self, trial: Trial, marks: Sequence[str]) -> None:
-        assert self.device
-        self.kept.parent.mkdir(parents=True, exist_ok=True)
-        line: dict[str, Any] = {
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "kernel": self.verdict.kernel,
-            "device": self.device.slug,
-            "element_type": trial.problem.element_type,
-            "problem": trial.problem.label,
-            "status": {entry.configuration.label: entry.status for entry in trial.entries},
-        }
-        if trial.timed:
-            best = trial.timed[0]
-            line |= {
-                "configuration": best.configuration.label,
-                "ratio": best.ratio(),
-                "sha256": best.resource.sha256,
-                "marks": marks,
-            }
-            # it may have been in another language
-            for suffix in (*SUFFIXES[self.kind], ".yaml"):
-                self.kept.with_suffix(suffix).unlink(missing_ok=True)
-            write_whole(self.kept.with_suffix(self.path.suffix), best.kernel.text.encode())
-            if best.kernel.sidecar:
-                write_whole(self.kept.with_suffix(".yaml"), best.kernel.sidecar.encode())
-            write_whole(self.kept.with_suffix(BINARY[self.kind]), best.binary.read_bytes())
-            note = line | {"resource": asdict(best.resource)}
-            write_whole(self.kept.with_suffix(".json"), json.dumps(note).encode())
-        with (folder() / "history.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
+    def _keep_best(self, best: Entry) -> None:
+        # it may have been in another language
+        for suffix in (*SUFFIXES[self.kind], ".yaml"):
+            self.kept.with_suffix(suffix).unlink(missing_ok=True)
+        write_whole(self.kept.with_suffix(self.path.suffix), best.kernel.text.encode())
+        if best.kernel.sidecar:
+            write_whole(self.kept.with_suffix(".yaml"), best.kernel.sidecar.encode())
+        write_whole(self.kept.with_suffix(BINARY[self.kind]), best.binary.read_bytes())
+        note = {"device": self.device and self.device.slug, "resource": asdict(best.resource)}
+        write_whole(self.kept.with_suffix(".json"), json.dumps(note).encode())
 
 
 def show(step: str) -> None:

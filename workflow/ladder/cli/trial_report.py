@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 
 from ladder.analysis.measurements import FEW_PROBLEMS
-from ladder.core import verdicts
 from ladder.core.errors import few
 from ladder.core.surroundings import remarks
 from ladder.core.types import rate_unit
@@ -73,7 +72,7 @@ def results(verdict: Verdict, result: OnProblem) -> Iterator[str]:
         if since := result.since:
             words = since.verdict
             if since.ratio:
-                words += f", {_interval(since.ratio)} times as fast in the same rounds"
+                words += f", {since.ratio} times as fast in the same rounds"
             yield f"  since the last correct try: {'; '.join([words, *since.changed])}"
     if result.counters:
         yield f"  {result.counters}"
@@ -120,11 +119,11 @@ def _rates(outcome: Outcome, result: OnProblem, kind: str) -> str:
     unit, size = rate_unit(kind)
     rate = outcome.tflops
     words = [
-        f"{_interval(Estimate(rate.value / size, rate.low / size, rate.high / size))} {unit}",
-        f"of {result.reference} {_interval(outcome.ratio)}",
+        f"{Estimate(rate.value / size, rate.low / size, rate.high / size)} {unit}",
+        f"of {result.reference} {outcome.ratio}",
     ]
     if outcome.of_rung and result.rung:
-        words.append(f"of {result.rung.kernel} {_interval(outcome.of_rung)}")
+        words.append(f"of {result.rung.kernel} {outcome.of_rung}")
     if share := outcome.of_peak:
         words.append(
             f"of the measured peak {share:.0%}"
@@ -169,7 +168,3 @@ def _made(binary: Binary) -> str:
         f"{binary.registers} registers, {spills} bytes of spills, {binary.static_shared} bytes "
         "of static shared memory"
     )
-
-
-def _interval(estimate: Estimate) -> str:
-    return verdicts.shown(estimate.value, estimate.low, estimate.high)

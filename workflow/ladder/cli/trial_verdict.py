@@ -159,7 +159,7 @@ def doubts(kind: str, others: float, reference_us: Sequence[float]) -> dict[str,
         itself = paired_ratio(reference_us[0:pairs:2], reference_us[1:pairs:2])
         if not verdicts.steady(*itself):
             words["unsteady"] = (
-                f"{BASELINES[kind][0]} is {verdicts.shown(*itself)} times as fast as itself in "
+                f"{BASELINES[kind][0]} is {Estimate(*itself)} times as fast as itself in "
                 "neighboring rounds"
             )
     return words

@@ -47,11 +47,6 @@ def interval(form: str, value: float, low: float, high: float) -> str:
     )
 
 
-def shown(value: float, low: float, high: float) -> str:
-    """Return a positive value with its interval as text: `1.06 (interval 1.05 to 1.07)`."""
-    return f"{value:.3g} (interval {interval('.3g', value, low, high)})"
-
-
 def of(low: float, high: float) -> str:
     """Return the verdict for a speedup whose interval has these ends: faster, slower or `SAME`."""
     return "faster" if low > 1 + MARGIN else "slower" if high < 1 - MARGIN else SAME

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ladder.core import verdicts
 from ladder.model.problem import Problem
 
 SCHEMA = "gemm-ladder/verdict/1"
@@ -16,11 +17,17 @@ SCHEMA = "gemm-ladder/verdict/1"
 
 @dataclass(frozen=True)
 class Estimate:
-    """A measured value, and the ends of its 95 % interval."""
+    """A measured value, and the ends of its 95 % interval. As text: `1.06 (interval 1.05 to
+    1.07)`.
+    """
 
     value: float
     low: float
     high: float
+
+    def __str__(self) -> str:
+        words = verdicts.interval(".3g", self.value, self.low, self.high)
+        return f"{self.value:.3g} (interval {words})"
 
 
 @dataclass(frozen=True)
