@@ -124,12 +124,14 @@ def test_what_fails_on_a_problem_is_not_tried_on_the_next(trials):
 
 def test_what_is_measured_within_the_budget_is_kept_and_the_rest_is_named(trials, virtual_clock):
     header = "parameters: {P: 1}\nsweep: {P: [1, 2, 3]}\n"
-    path = trials.write("hang() if P == 2 else right()", header)
-    given = "--problems", "[{square: [8, 9]}]", "--budget", "1"
-    one, _ = judged(trials, path, *given, code=1)
-    assert [each["status"] for each in one["problems"][0]["outcomes"]] == [
-        *("correct", "timeout", "skipped")
+    path = trials.write("right(); slow(1e6 if P == 2 else 1)", header)
+    one, text = judged(trials, path, "--problems", "[{square: [8, 9]}]", "--budget", "1")
+    assert [(each["status"], each["reason"]) for each in one["problems"][0]["outcomes"]] == [
+        ("correct", ""),
+        ("correct", ""),
+        ("skipped", "within the budget"),
     ]
+    assert "\nnot tried within the budget: P=3\nnot measured: 9\ncorrect; " in text
     assert [problem["m"] for problem in one["not_measured"]] == [9]
     one, _ = judged(trials, path, "--size=8", "--budget=0", code=2)
     assert "--budget 0: used up before anything was measured; expected more" in one["reason"]
