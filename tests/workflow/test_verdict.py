@@ -167,6 +167,10 @@ REFUSED = [
     ("bare.cu --block 16 --grid x", "/bare.cu: header: grid: expression `x`: unknown na"),
     ("gone.cu", "gone.cu: cannot be read: "),
     ("kernels/cuda/mine.cu --problems gone.yaml", "gone.yaml: cannot be read: "),
+    (
+        "kernels/cuda/mine.cu --problems [] --size 8",
+        "--problems []: expected no --size and no --pr",
+    ),
     ("kernels/cuda/mine.cu --problems [3]", "--problems [3]: problems.cuda[0]: got 3; expected"),
     (
         "kernels/cuda/mine.cu --problems {problem:3}",

@@ -161,7 +161,7 @@ def try_(parser: ArgumentParser) -> Run:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--size", metavar="N", help="M = N = K (on a GPU 4096, on a CPU 256)")
     size.add_argument("--problem", metavar="MxNxK", help="such as 64x4096x4096")
-    size.add_argument(
+    parser.add_argument(
         "--problems",
         metavar="FILE",
         help="YAML with `problems`, as in a campaign, or a list of them; a campaign will do",
@@ -391,8 +391,8 @@ COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     "--fail-if-slower 2%",
     new: "ladder new mine --cpu",
     export: "ladder export 11_split_k BM=64 SLICES=4",
-    receipt: "ladder receipt results/default/nvidia-h200 15_last_wave",
-    check: "ladder check receipt.json",
+    receipt: "ladder receipt results/default/nvidia-h200 03_shared_tile",
+    check: "ladder check receipt.json --trust",
     try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
 }
 """The sub-commands, each with an example. Each function adds its arguments to a parser and returns

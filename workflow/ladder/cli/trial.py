@@ -550,6 +550,8 @@ def _asked(given: Namespace, kind: str) -> dict[str, Any]:
     asked: dict[str, Any] = {"problems": {kind: [_size(given) or [SIZE[kind]] * 3]}}
     if text := given.problems:
         source = f"--problems {text}"
+        if given.size or given.problem:
+            raise InputError(f"{source}: expected no --size and no --problem beside it")
         # a list or a mapping may be given in place of a file
         data = yaml_schema.load(text if text[0] in "[{" else yaml_schema.read(Path(text)), source)
         if isinstance(data, list):
