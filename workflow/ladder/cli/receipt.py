@@ -152,9 +152,13 @@ def check(given: Namespace) -> int:
                 "--trust once you have read it, or --sandbox (docs/trust.md)"
             )
         print(f"{kernel.id}: the source is that of the receipt, {kernel.digest[:16]}", flush=True)
-        for then, now, verdict in _again(data, kernel):
-            there, here = data["device"] or {}, verdict.device or {}
-            answer, words = _answer(then, now, there.get("slug") == here.get("slug"))
+        there = data["device"] or {}
+        for then in data["problems"]:
+            verdict = _again(kernel, then)
+            here = verdict.device or {}
+            answer, words = _answer(
+                then, verdict.problems[0], there.get("slug") == here.get("slug")
+            )
             print(f"  {Problem(**then['problem']).label}: {answer}: {words}", flush=True)
             answers.append(answer)
         for line in _differences(data["environment"], verdict.environment):
@@ -189,31 +193,18 @@ def _rebuilt(data: Mapping[str, Any], source: Path) -> Kernel:
     return kernel
 
 
-def _again(
-    data: Mapping[str, Any], kernel: Kernel
-) -> Iterator[tuple[Mapping[str, Any], OnProblem | None, Verdict]]:
-    """Measure the first outcome of each problem of a verdict. Yield what it was, what it is now,
-    and the verdict with that.
-    """
+def _again(kernel: Kernel, then: Mapping[str, Any]) -> Verdict:
+    """Return the verdict here on the first configuration of a problem."""
     from ladder.cli.main import parser
 
-    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for then in data["problems"]:
-        what = then["outcomes"][0]["configuration"], then["problem"]["element_type"]
-        alike.setdefault(what, []).append(then)
-    for (label, element_type), results in alike.items():
-        entries = [_entry(then["problem"]) for then in results]
-        words = ["try", str(kernel.path), f"--problems={json.dumps(entries)}"]
-        words += [
-            f"--type={element_type}",
-            *(f"--set={pair}" for pair in label.split() if pair != "-"),
-        ]
-        (verdict,) = trial.judged(parser().parse_args(words))
-        if verdict.status == trial.NOT_TRIED:
-            raise InputError(verdict.reason)
-        found = {_key(vars(now.problem)): now for now in verdict.problems}
-        for then in results:
-            yield then, found.get(_key(then["problem"])), verdict
+    words = ["try", str(kernel.path), f"--problems={json.dumps([_entry(then['problem'])])}"]
+    words.append(f"--type={then['problem']['element_type']}")
+    label = then["outcomes"][0]["configuration"]
+    words += [f"--set={pair}" for pair in label.split() if pair != "-"]
+    (verdict,) = trial.judged(parser().parse_args(words))
+    if verdict.status == trial.NOT_TRIED:
+        raise InputError(verdict.reason)
+    return verdict
 
 
 def _entry(problem: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,16 +216,11 @@ def _entry(problem: Mapping[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def _key(problem: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(problem[name] for name in (*"mnk", *VARIED))
-
-
-def _answer(then: Mapping[str, Any], now: OnProblem | None, same_device: bool) -> tuple[str, str]:
+def _answer(then: Mapping[str, Any], now: OnProblem, same_device: bool) -> tuple[str, str]:
     """Return whether a result is reproduced, one of `CODES`, and both results in words."""
-    before, after = then["outcomes"][0], now.outcomes[0] if now else None
-    if now is None or after is None or after.status != before["status"]:
-        status = f"{after.status}: {after.reason}" if after else "not measured"
-        return NOT_REPRODUCED, f"{status}; {before['status']} in the receipt"
+    before, after = then["outcomes"][0], now.outcomes[0]
+    if after.status != before["status"]:
+        return NOT_REPRODUCED, f"{after.status} here, {before['status']} in the receipt"
     if not (after.ratio and before["ratio"]):
         return REPRODUCED if same_device else ANOTHER, f"{after.status} here and in the receipt"
     was, here = Estimate(**before["ratio"]), after.ratio

@@ -6,8 +6,8 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import IO
 
 from ladder.core.errors import InputError
 
@@ -38,7 +38,7 @@ GPUS = {"podman": "--device=nvidia.com/gpu=all", "docker": "--gpus=all"}
 
 
 def run(
-    words: Sequence[str], files: Iterable[Path], needs_gpu: bool, output: IO[bytes] | None = None
+    words: Sequence[str], files: Iterable[Path], needs_gpu: bool, output: Path | None = None
 ) -> int:
     """Run `ladder` with these words in a container that sees the `files` only, each at its own
     path, and return its exit code. What it prints goes to `output`, if given.
@@ -56,7 +56,8 @@ def run(
     gpus = [GPUS[engine]] if needs_gpu else []
     command = [engine, "run", f"--name={name}", *HARDENED, *gpus, *mounts, IMAGE, *words]
     try:
-        code = subprocess.run(command, stdout=output, timeout=SECONDS, check=False).returncode
+        with output.open("wb") if output else nullcontext() as file:
+            code = subprocess.run(command, stdout=file, timeout=SECONDS, check=False).returncode
     except subprocess.TimeoutExpired:
         subprocess.run([engine, "kill", name], capture_output=True, check=False)
         raise InputError(f"--sandbox: not done within {SECONDS} s: it was ended") from None

@@ -128,13 +128,10 @@ def sandboxed(given: Namespace) -> int:
     if given.budget is not None:
         words.append(f"--budget={given.budget}")
     needs_gpu = any(KIND_OF.get(path.suffix) == "cuda" for path in paths)
-    if given.json is None:
-        return sandbox.run(words, seen, needs_gpu)
-    words.append("--json=-")
-    if given.json == Path("-"):
-        return sandbox.run(words, seen, needs_gpu)
-    with given.json.open("wb") as output:
-        return sandbox.run(words, seen, needs_gpu, output)
+    if given.json:
+        words.append("--json=-")
+    output = given.json if given.json != Path("-") else None
+    return sandbox.run(words, seen, needs_gpu, output)
 
 
 class Tries:
