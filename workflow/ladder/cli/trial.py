@@ -236,10 +236,11 @@ class Tries:
                 name: list(map(yaml_schema.typed, re.findall(r"(?:[^,(]|\([^)]*\)+)+", text)))
                 for name, text in given.items()
             }
-        link = folder() / "given" / digest(str(self.path)) / self.kind / self.path.name
+        file = self.path.resolve()
+        link = folder() / "given" / digest(str(file)) / self.kind / self.path.name
         link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(self.path.resolve())
+        with suppress(FileExistsError):  # it stays: others may try the file at the same time
+            link.symlink_to(file)
         write_whole(link.with_suffix(".yaml"), json.dumps(header).encode())
         try:
             return parse(link)
@@ -497,8 +498,9 @@ class Tries:
         """
         try:
             self.kept.parent.mkdir(parents=True, exist_ok=True)
-            with (folder() / "history.jsonl").open("a") as file:
-                file.write(self.verdict.json() + "\n")
+            # one write: others may add lines at the same time
+            with (folder() / "history.jsonl").open("ab", buffering=0) as file:
+                file.write(f"{self.verdict.json()}\n".encode())
             if self._best:
                 self._keep_best(self._best)
         except (InputError, OSError) as error:
