@@ -12,6 +12,7 @@ import documented
 import pytest
 import yaml
 from planted import C_RIGHT, ROOT, c_kernel, written
+from trying import PLAIN
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +89,19 @@ def test_the_commands_of_the_page_run_in_an_empty_folder(installed, home, tmp_pa
     assert "has no published data; expected a clone of the repository" in unpublished
     needs = installed("ladder", "export", "03_shared_tile", folder=folder, code=1)
     assert needs.startswith("Error: needs gemm-ladder[cuda]: pip install 'gemm-ladder[cuda]', or")
+
+
+def test_any_file_is_judged_as_data_in_an_empty_folder(installed, home, tmp_path):
+    (tmp_path / "mine.c").write_text(PLAIN)
+    installed("ladder", "try", "mine.c", "--size=24", "--json=r.json", folder=tmp_path)
+    (tmp_path / "mine.c").write_text(PLAIN.replace("k * ldb", "k * N"))
+    code = "import ladder; print(ladder.judge('mine.c', [[8, 9, 7]]).problems[0].outcomes[0].line)"
+    line = "Line(file='mine.c', line=7, text="
+    assert line in installed("python", "-c", code, folder=tmp_path)
+    check = "ladder check r.json --trust || true"  # how it is answered depends on the machine
+    printed = installed("sh", "-c", check, folder=tmp_path)
+    assert "cpu/mine: the source is that of the receipt" in printed
+    assert "reproduced\n" in printed
 
 
 @pytest.fixture
