@@ -152,8 +152,8 @@ class Tries:
         self.lists, self.asked = _lists(given.set), _asked(given, kind)
         """Values of parameters, of the compiler and of its options; problems as in a campaign."""
         self.kind, self.path = kind, file.absolute()
-        self.verdict = Verdict(
-            f"{self.kind}/{file.stem}", str(file), NOT_TRIED, command=repeated(given, str(file))
+        self.begun = Verdict(
+            f"{kind}/{file.stem}", str(file), NOT_TRIED, command=repeated(given, str(file))
         )
         devices = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
         self.device: DetectedDevice | None = devices[0] if devices else None
@@ -173,10 +173,7 @@ class Tries:
         """Try the file as it is now, say the results, and return the verdict. Its status is
         `not_tried` if the file could not be tried; the verdict then holds what was found before.
         """
-        start, self._best = clock.now(), None
-        self.verdict = Verdict(
-            self.verdict.kernel, self.verdict.file, NOT_TRIED, command=self.verdict.command
-        )
+        start, self._best, self.verdict = clock.now(), None, self.begun
         try:
             self._once()
         except InputError as error:
