@@ -16,7 +16,7 @@ from inprocess import InProcess
 from ladder.cli import new_kernel, trial
 from ladder.cli.main import main
 from ladder.compiling import compile, compilers
-from ladder.core import places
+from ladder.core import places, yaml_schema
 from ladder.devices.cpu import Cpu
 from ladder.measuring import session, worker
 from ladder.measuring import trial as measuring_trial
@@ -121,9 +121,14 @@ class Trials:
         return str(path.relative_to(self.root))
 
     def try_(self, does: str, *arguments: str, header: str = "", code: int = 0) -> str:
-        """Write the CUDA kernel `mine`, and try it on a small problem."""
+        """Write the CUDA kernel `mine`, and try it on a small problem. What is kept of it has the
+        published form.
+        """
         sizes = [] if {"--size", "--problem"} & set(arguments) else ["--size", "32"]
-        return self.ladder("try", self.write(does, header), *sizes, *arguments, code=code)
+        output = self.ladder("try", self.write(does, header), *sizes, *arguments, code=code)
+        if (self.kept / "history.jsonl").exists():
+            yaml_schema.check(self.history()[-1], "verdict", "a verdict")
+        return output
 
 
 def stay_in_process(monkeypatch: Any) -> None:
