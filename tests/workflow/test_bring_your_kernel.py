@@ -95,7 +95,7 @@ STAGES = list(stages())
 def test_every_stage_gets_the_message_of_the_page(
     text, message, tmp_path, monkeypatch, capsys, gpus
 ):
-    def compile_source(compiler, source, arch, includes, options=()):
+    def compile_source(compiler, source, arch, includes=(), options=()):
         if "/*---" not in source:  # the pipeline's own code
             return compilers.compile_source(compiler, source, arch, includes, options)
         built, usage = compilers.COMPILERS[compiler](source, arch, includes, options)

@@ -161,7 +161,7 @@ def test_a_file_anywhere_with_a_header_in_it_beside_it_or_none(trials, tmp_path,
 
 
 REFUSED = [
-    ("bare.cu", "bare.cu: no header; expected one in the file (docs/header.md) or in bare.yaml"),
+    ("bare.cu", "---*/ of YAML, bare.yaml beside it, or --block and --grid"),
     ("bare.cu --block 16", "no header; expected"),
     ("kernels/cuda/mine.cu --grid 1", "--grid 1: "),
     ("bare.cu --block 16 --grid x", "/bare.cu: header: grid: expression `x`: unknown na"),

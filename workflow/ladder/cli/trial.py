@@ -225,8 +225,8 @@ class Tries:
         if self.kind == "cuda":
             if not all(given.values()):
                 raise InputError(
-                    f"{self.path}: no header; expected one in the file (docs/header.md) or in "
-                    f"{self.path.stem}.yaml beside it, or the options --block and --grid"
+                    f"{self.path}: no header; expected the file to begin with a comment /*--- … "
+                    f"---*/ of YAML, {self.path.stem}.yaml beside it, or --block and --grid"
                 )
             # commas within parentheses belong to an expression
             header |= {
