@@ -216,6 +216,7 @@ ELSEWHERE: dict[str, list[str]] = {
     ],
     "tests/unit/test_command.py::test_an_example_is_shown_and_understood": [
         "ladder try",
+        "ladder check",
         "ladder new",
         "ladder compare",
         "ladder export",
