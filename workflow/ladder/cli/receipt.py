@@ -23,9 +23,8 @@ from ladder.model.problem import VARIED, Problem
 MOST_BYTES = 2_000_000
 """The size of a receipt, at most."""
 WITHIN = 0.05
-"""How far a ratio may be from the receipt's, as a share, and count as reproduced. It is far more
-than fresh processes of one machine differ by (docs/method.md), which no interval of one process
-has in it.
+"""How far a ratio may be from the receipt's, as a share, and count as reproduced: a choice. It has
+to leave room for what processes differ by, which the interval of one does not include.
 """
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 ANOTHER = "another device"
