@@ -25,6 +25,7 @@ TOPICS = {
         "elsewhere",
         "false_positives",
         "two_percent",
+        "gate_rates",
         "slowed",
         "disturbance",
         "neighbours",

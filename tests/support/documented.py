@@ -222,6 +222,7 @@ ELSEWHERE: dict[str, list[str]] = {
         "ladder export",
         "ladder init",
         "ladder run",
+        "ladder gate",
     ],
     f"{PAGES_FILLED}test_a_page_is_filled_from_the_data": ["python -m book"],
     f"{PAGES_FILLED}test_the_example_of_the_data_dictionary_prints_the_ratios_of_each_rung": [
@@ -303,6 +304,8 @@ ELSEWHERE: dict[str, list[str]] = {
         "ladder compare results/mine/*",
     ],
     f"{MODULE}test_the_rules_are_a_module": ["docs/module.md: snakemake"],
+    "tests/unit/test_gate.py::test_the_commands_of_the_page_run": ["ladder gate *"],
+    "tests/unit/test_gate.py::test_the_action_passes_its_inputs_on": ["docs/gate.md: yaml"],
     "tests/unit/test_export.py::test_the_code_of_the_page_launches": ["docs/export.md: *"],
     "tests/workflow/test_documented.py::test_a_block_of_a_campaign_is_planned": [
         "docs/slurm.md: yaml",

@@ -11,6 +11,7 @@ import agreement
 import answer
 import benchmark
 import checks
+import gate_rates
 import growth
 import power
 import pytest
@@ -26,7 +27,7 @@ from planted import ROOT, written
 from rungs import ALL as KERNELS
 from simulated import support
 
-SCRIPTS = {"benchmark": benchmark, "checks": checks, "random_problems": random_problems}
+SCRIPTS = {script.__name__: script for script in (benchmark, checks, gate_rates, random_problems)}
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS.values(), agreement, growth, power])
@@ -140,6 +141,28 @@ def test_a_kernel_is_slowed_where_it_ends(tmp_path):
     configuration = Configuration("float32", tuple(kernel.parameters.items()))
     (row,) = compile_kernel(kernel, [(configuration, "")], "sm_90", tmp_path / "build", 1)
     assert row.status == "compiled", row.reason
+
+
+@pytest.mark.parametrize("name", ["cpu/02_reordered_ikj", "cpu/03_blocked"])
+def test_a_slowed_kernel_in_c_compiles(name, tmp_path):
+    """That it takes longer is seen where the study runs."""
+    shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
+    gate_rates.write(tmp_path, [KERNELS[name]], 2)
+    kernel = discover(tmp_path)[name]
+    assert "< 2 * spent);" in kernel.text
+    configuration = Configuration("float32", tuple(kernel.parameters.items()))
+    (row,) = compile_kernel(kernel, [(configuration, "")], "here", tmp_path / "build", 1)
+    assert row.status == "compiled", row.reason
+
+
+def test_gates_are_counted_in_words():
+    def gates(*results):
+        return [{"result": result, "rows": [{"verdict": result}] * 2} for result in results]
+
+    assert gate_rates.long({0: gates("passed", "passed"), 2: gates("slower")}) == (
+        "2 gates of unchanged code: 2 passed, with 4 passed of 4 comparisons; 1 gates slowed by "
+        "2 %: 1 slower, with 2 slower of 2 comparisons"
+    )
 
 
 SIZES = {"problems": [(256, 256, 256), (4096, 4096, 4096)]}

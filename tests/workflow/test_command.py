@@ -4,6 +4,7 @@ of the device that they name.
 
 import shlex
 import shutil
+import subprocess
 
 import pytest
 import synthetic
@@ -57,4 +58,8 @@ def test_every_example_runs(project):
     assert example("export").startswith(f"wrote {results}/export/11_split_k: BM=64 ")
     assert "wrote my-kernels/config/mine.yaml\n" in example("init")
     assert "This was a dry-run" in example("run")
+    own = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in ("init --quiet -b main", "add kernels", "commit --quiet -m kernels"):
+        subprocess.run(["git", *own, *words.split()], cwd=project.folder, check=True)
+    assert "**Gate: passed.**" in example("gate")
     assert left == {}

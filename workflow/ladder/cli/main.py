@@ -382,11 +382,68 @@ def run(parser: ArgumentParser) -> Run:
     return run
 
 
+def gate(parser: ArgumentParser) -> Run:
+    """Say what a change made faster and slower: time the kernels of two commits in the same rounds.
+
+    It builds the kernels that differ between BASE and HEAD, by default the working tree, verifies
+    them, and times both in fresh processes, beside the base's own binary a second time. At most 5 %
+    of gates of unchanged code call anything faster or slower; docs/gate.md says how small a change
+    it finds.
+
+    Exit codes: 0: passed. 1: a kernel of HEAD is incorrect, fails or does not compile. 2: the gate
+    could not run. 3: a kernel is shown to be slower by more than --fail-if-slower. 5: the machine
+    was too busy to tell: measure again.
+    """
+    parser.add_argument("commits", metavar="BASE[..HEAD]", help="such as main, or v1..v2")
+    parser.add_argument(
+        "--kernels",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="those to time, though they may not differ, such as 'cpu/*'",
+    )
+    parser.add_argument(
+        "--problems",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a campaign whose problems and element types to measure (the default campaign's)",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=600,
+        metavar="SECONDS",
+        help="the time for the rounds, about (600)",
+    )
+    parser.add_argument(
+        "--fail-if-slower",
+        type=_percent,
+        default="1%",
+        metavar="PERCENT",
+        help="the slowdown that passes (1%%)",
+    )
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the report; - for the output"
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder.cli import gate
+
+        with clear_errors(2):
+            gate.run(given)
+
+    return run
+
+
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     init: "ladder init my-kernels",
     run: "ladder run smoke --dry-run",
     publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
     repeat: "ladder repeat",
+    gate: "ladder gate main --fail-if-slower 1%",
     compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 "
     "--fail-if-slower 2%",
     new: "ladder new mine --cpu",

@@ -128,7 +128,9 @@ def _interval(
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def between_processes(processes: Sequence[ArrayLike]) -> tuple[float, float, float]:
+def between_processes(
+    processes: Sequence[ArrayLike], confidence: float = CONFIDENCE
+) -> tuple[float, float, float]:
     """Return the estimate and the between-process interval of a positive quantity that each process
     found in some rounds.
 
@@ -141,7 +143,7 @@ def between_processes(processes: Sequence[ArrayLike]) -> tuple[float, float, flo
     chapter 3). A single process gives only its value: the interval is from 0 to infinity. Raises
     `ValueError` for no process, or one without a round.
     """
-    return _interval(*_mean_of(processes), CONFIDENCE)
+    return _interval(*_mean_of(processes), confidence)
 
 
 def between_runs(

@@ -219,7 +219,7 @@ class Cpu(Device):
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
         # its own file has its own static variables: of two with the same binary, one would find the
         # other's fresh result
-        key = hashlib.sha256(f"{kernel.name}-{configuration.slug}\0".encode() + binary).hexdigest()
+        key = hashlib.sha256(f"{kernel.path}-{configuration.slug}\0".encode() + binary).hexdigest()
         path = Path(self._scratch.name) / f"{key}.so"
         if not path.exists():
             path.write_bytes(binary)

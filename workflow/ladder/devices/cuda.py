@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from ctypes import c_char, c_double, c_float, c_int, c_void_p
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ class Cuda(Device):
         check_gate(self.device.name(), self._wait_for_gate()[0].name)
         self._flush_bytes = max(2 * self._attribute("L2_CACHE_SIZE"), 64 << 20)
         self._flush: Any = None
-        self._modules: dict[bytes, Any] = {}
+        self._modules: dict[tuple[Path, bytes], Any] = {}
         self._read_at = -math.inf
         self._random = np.random.default_rng()
         self._workspace: Any = None
@@ -124,11 +125,13 @@ class Cuda(Device):
         if workspace is not None:
             self._reserve_workspace(workspace)
         try:
-            if binary not in self._modules:
-                self._modules[binary] = succeed(driver.cuModuleLoadData(binary))
+            # two commits, or a control, may have the same binary, each at its own addresses
+            key = kernel.path, binary
+            if key not in self._modules:
+                self._modules[key] = succeed(driver.cuModuleLoadData(binary))
             calls, ready = [], True
             for shape in kernel.launches(configuration, names):
-                function = Function(self._modules[binary], shape.function)
+                function = Function(self._modules[key], shape.function)
                 self._check_limits(function, shape)
                 ready &= function.load()
                 calls.append((function, shape))

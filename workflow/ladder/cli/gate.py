@@ -1,0 +1,316 @@
+"""The gate of `ladder gate`: build the kernels of two commits in temporary trees, verify them, time
+both in the same rounds, and report what became faster or slower.
+
+`workflow/schemas/gate.schema.json` describes the report, from which the table is made.
+"""
+
+import fnmatch
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ladder.cli.trial import show
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core import clock, places, verdicts
+from ladder.core.errors import InputError, one_of
+from ladder.core.files import write_whole
+from ladder.devices.detect import DetectedDevice, detect_cpu, detect_gpus, left_out
+from ladder.devices.lock import exclusive, uuids
+from ladder.measuring import trial
+from ladder.measuring.gate import (
+    ABSENT,
+    BASE,
+    COMPILED,
+    CONTROL,
+    ERROR_RATE,
+    HEAD,
+    LIMITS,
+    PASSED,
+    RESULTS,
+    ROLES,
+    Pair,
+    Side,
+    judge,
+    measure,
+)
+from ladder.measuring.probe import probe
+from ladder.measuring.protocol import Candidate
+from ladder.measuring.session import Session, now
+from ladder.model import campaign_file
+from ladder.model.campaign import Campaign, check_memory
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import discover
+
+Kernels = Mapping[str, Kernel | None]
+"""A kernel as the commit of each role has it."""
+
+
+def run(given: Namespace) -> NoReturn:
+    """Run a gate, print and write what it found, and end the process with its exit code."""
+    report = gate(given)
+    table = markdown(report)
+    print(table, file=sys.stderr if given.json == Path("-") else sys.stdout)
+    for path, text in ((given.markdown, table), (given.json, json.dumps(report, indent=1))):
+        if path == Path("-"):
+            print(text)
+        elif path:
+            write_whole(path, f"{text}\n".encode())
+    sys.exit(report["exit_code"])
+
+
+def gate(given: Namespace) -> dict[str, Any]:
+    """Return the report of a gate; `given` are the arguments of the command line. Raises
+    `InputError` if the gate cannot run.
+    """
+    start = clock.now()
+    commits = _commits(given.commits)
+    data, source = campaign_file.read(given.problems, {})
+    campaign = campaign_file.load(data | {"kernels": "all", "parameters": {}}, source, {})
+    pairs, environments = [], {}
+    with TemporaryDirectory(prefix="ladder-gate-") as scratch:
+        folder = Path(scratch).resolve()
+        for role, commit in (commits | {CONTROL: commits[BASE]}).items():
+            _extract(commit, folder / role)
+        chosen = _chosen(folder, given.kernels)
+        kinds = sorted({id.partition("/")[0] for id in chosen})
+        for kind in kinds:
+            device, seconds = _device(kind), given.budget / len(kinds)
+            built: list[Pair] = []
+            for id, kernels in chosen.items():
+                if id.startswith(kind):
+                    show(f"compiling {id}")
+                    built += _built(id, kernels, campaign, device.arch, folder / "build")
+            for pair in built if not given.kernels else ():
+                if pair.sides[BASE].code == pair.sides[HEAD].code:
+                    for side in pair.sides.values():
+                        side.candidate = None  # there is nothing to verify
+            measured, environments[kind] = _measured(device, built, folder, campaign, seconds)
+            pairs += measured
+    count = sum(pair.problem is not None for pair in pairs)
+    rows = [_row(pair, count, given.fail_if_slower) for pair in pairs]
+    found = {row["result"] for row in rows}
+    result = next((each for each in RESULTS if each in found), PASSED)
+    return {
+        "schema": "gemm-ladder/gate/1",
+        "result": result,
+        "exit_code": RESULTS[result],
+        **commits,
+        "error_rate": ERROR_RATE,
+        "correction": "Bonferroni",
+        "comparisons": count,
+        "fail_if_slower": given.fail_if_slower,
+        "rows": sorted(rows, key=lambda row: str(row["kernel"])),
+        "command": ["ladder", *sys.argv[1:]],
+        "time": now(),
+        "seconds": round(clock.now() - start, 1),
+        "environments": environments,
+    }
+
+
+def _git(*arguments: str) -> str:
+    """Return what git prints about the project's repository. Raises `InputError` if it refuses."""
+    command = ["git", "-C", str(places.project()), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InputError(
+            f"{shlex.join(command)}: {done.stderr.strip()}; expected BASE or BASE..HEAD, commits of "
+            "a git repository that have kernels/"
+        )
+    return done.stdout.strip()
+
+
+def _commits(text: str) -> dict[str, dict[str, Any]]:
+    """Return the base and the head of `BASE` or `BASE..HEAD`. The working tree is `given` as ""."""
+    base, dots, head = text.partition("..")
+    commits = {}
+    for role, given in ((BASE, base), (HEAD, head or "HEAD")):
+        commit = _git("rev-parse", "--verify", "--end-of-options", f"{given}^{{commit}}")
+        commits[role] = {"given": given, "commit": commit, "dirty": False}
+    if not dots:
+        dirty = bool(_git("status", "--porcelain", "--", "kernels"))
+        commits[HEAD] |= {"given": "", "dirty": dirty}
+    return commits
+
+
+def _extract(commit: Mapping[str, Any], folder: Path) -> None:
+    """Copy the kernels of a commit, or of the working tree, to a folder."""
+    tree, archive = places.project() / "kernels", f"{folder}.zip"
+    if commit["given"]:
+        _git("archive", "--output", archive, commit["commit"], "kernels")
+        shutil.unpack_archive(archive, folder)
+    elif tree.exists():
+        shutil.copytree(tree, folder / "kernels")
+
+
+def _chosen(folder: Path, patterns: Sequence[str]) -> dict[str, Kernels]:
+    """Return the kernels that match a pattern, by id; without patterns, those that differ. Raises
+    `InputError` for a pattern without a kernel, and for a header of the head that cannot be used.
+    """
+    refused: dict[str, InputError] = {}
+    trees = {role: discover(folder / role, refused if role == HEAD else None) for role in ROLES}
+    if refused:
+        raise refused.popitem()[1]
+    known = list(dict.fromkeys([*trees[HEAD], *trees[BASE]]))
+    kernels = {id: {role: trees[role].get(id) for role in ROLES} for id in known}
+    for pattern in patterns:
+        if not fnmatch.filter(known, pattern):
+            raise InputError(f"--kernels: got {pattern}; {one_of(pattern, known)}")
+
+    def wanted(id: str) -> bool:
+        digests = {kernel and kernel.digest for kernel in kernels[id].values()}
+        named = any(fnmatch.fnmatch(id, pattern) for pattern in patterns)
+        return named if patterns else len(digests) > 1
+
+    return {id: kernels[id] for id in known if wanted(id)}
+
+
+def _device(kind: str) -> DetectedDevice:
+    devices = detect_gpus() if kind == "cuda" else [detect_cpu()]
+    if not devices:
+        why = "; ".join(["no usable GPU was found here", *left_out()])
+        raise InputError(
+            f"CUDA kernels are to be timed, and {why}; expected one, or --kernels 'cpu/*'"
+        )
+    return devices[0]
+
+
+def _built(
+    id: str, kernels: Kernels, campaign: Campaign, arch: str, folder: Path
+) -> Iterator[Pair]:
+    """Yield a kernel with its sides compiled, in those of the campaign's element types that it has,
+    or else in all of its own.
+    """
+    own = next(kernel.element_types for role in (HEAD, BASE) if (kernel := kernels[role]))
+    for element_type in [each for each in campaign.element_types if each in own] or own:
+        sides = {
+            role: _side(kernel, element_type, arch, folder / role / id)
+            for role, kernel in kernels.items()
+        }
+        yield Pair(id, element_type, sides)
+
+
+def _side(kernel: Kernel | None, element_type: str, arch: str, folder: Path) -> Side:
+    """Return a kernel of one commit, compiled with the parameters in its header."""
+    if kernel is None or element_type not in kernel.element_types:
+        return Side(ABSENT)
+    configuration = Configuration(element_type, tuple(kernel.parameters.items()))
+    item = configuration, kernel.objection(configuration)
+    (row,) = compile_kernel(kernel, [item], arch, folder, 1)
+    if row.status != COMPILED:
+        return Side(row.status, row.reason)
+    names = kernel.name, row.configuration, str(kernel.path), str(folder / row.binary)
+    candidate = Candidate(*names, row.sha256, kernel.precision)
+    return Side(COMPILED, "", candidate, [row.sha256, *kernel.geometry])
+
+
+def _measured(
+    device: DetectedDevice, pairs: Sequence[Pair], folder: Path, campaign: Campaign, seconds: float
+) -> tuple[list[Pair], Mapping[str, Any]]:
+    """Verify the kernels of a device kind, and time those that both commits have for so many
+    seconds; return them on each problem, and the device's `environment.json`.
+    """
+    kind = device.kind
+    if not campaign.problem_sizes.get(kind):
+        raise InputError(f"{campaign.source}: problems.{kind}: got none; expected some to measure")
+    check_memory(campaign, kind, device.name, device.memory)
+    support = folder / f"support.{kind}"
+    write_whole(support, compile_support(kind, device.arch))
+    measured: list[Pair] = []
+    with exclusive(uuids(device)) as (uuid, lock):
+        session = Session(kind, uuid, support, {}, LIMITS.timeout_seconds, lock)
+        try:
+            show(f"probing {device.name}")
+            session.environment = probe(device, session.worker())
+            for pair in pairs:
+                show(f"checking {pair.kernel}")
+                run_gauntlet = partial(session.run_gauntlet, element_type=pair.element_type)
+                correct = [side.verify(run_gauntlet) for side in pair.sides.values()]
+                measured += _on_problems(pair, session, campaign) if all(correct) else [pair]
+            timed = sorted(measured, key=lambda pair: pair.problem.flops if pair.problem else 0)
+            measure(session, timed, seconds, np.random.default_rng(trial.draw_seed()), show)
+        except KeyboardInterrupt:
+            session.kill()
+            raise
+        finally:
+            session.end()
+            show("")
+    return measured, session.environment
+
+
+def _on_problems(pair: Pair, session: Session, campaign: Campaign) -> list[Pair]:
+    """Return a kernel on each problem, launched there once on whole numbers."""
+    pairs = []
+    for problem in campaign.problems(pair.kernel.partition("/")[0], pair.element_type):
+        sides = {role: replace(side) for role, side in pair.sides.items()}
+        for side in sides.values():
+            side.verify(partial(session.check_integers, problem=problem))
+        pairs.append(replace(pair, sides=sides, problem=problem, processes=[]))
+    return pairs
+
+
+def _row(pair: Pair, count: int, by: float) -> dict[str, Any]:
+    """Return a pair, and the verdict on it, as a row of the report."""
+    sides = {}
+    for role in (BASE, HEAD):
+        side = pair.sides[role]
+        made = side.candidate or Candidate("", "")
+        sides[role] = {
+            "status": side.status,
+            "reason": side.reason,
+            "configuration": made.configuration,
+            "sha256": made.sha256,
+        }
+    where = {"kernel": pair.kernel, "element_type": pair.element_type}
+    where |= {"problem": pair.problem.label if pair.problem else ""}
+    return where | asdict(judge(pair, count, by)) | sides | {"times": pair.processes}
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """Return a report as Markdown: for a terminal, a pull request and the summary of a job."""
+    commits = []
+    for role in (BASE, HEAD):
+        commit = report[role]
+        name = f"`{commit['given']}`" if commit["given"] else "the working tree"
+        changes = ", with changes" if commit["dirty"] else ""
+        commits.append(f"{role} {name} ({commit['commit'][:8]}{changes})")
+    title = (
+        f"**Gate: {report['result']}.** {'; '.join(commits)}; fails if slower by more than "
+        f"{report['fail_if_slower']:.2%}."
+    )
+    if not report["rows"]:
+        return f"{title}\n\nNo kernel differs."
+    lines = [
+        title,
+        "",
+        "| kernel | problem | verdict | head / base | interval | base / base |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in report["rows"]:
+        cells = [row["kernel"], " ".join([row["problem"], row["element_type"]]).strip()]
+        cells.append(": ".join(filter(None, [row["verdict"], row["reason"]])))
+        cells += [f"{row['ratio'][0]:.4f}" if row["ratio"] else ""]
+        cells += [
+            verdicts.interval(".4f", *row[of]) if row[of] else "" for of in ("ratio", "control")
+        ]
+        plain = (cell.partition("\n")[0].replace("|", "\\|").replace("<", "&lt;") for cell in cells)
+        lines.append(f"| {' | '.join(plain)} |")
+    if report["comparisons"]:
+        lines += [
+            "",
+            f"Ratios are speeds, so below 1 the head is slower. The {report['comparisons']} intervals "
+            f"hold together at {1 - report['error_rate']:.0%} ({report['correction']}): at most "
+            f"{report['error_rate']:.0%} of gates of unchanged code call anything faster or slower. "
+            "`base / base` times the base's own binary twice.",
+        ]
+    return "\n".join(lines)
