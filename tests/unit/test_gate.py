@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -311,10 +312,13 @@ def test_a_gate_needs_a_repository_and_a_gpu(repository, monkeypatch):
     assert "not a git repository" in repository.ladder("gate", "HEAD", code=2)
 
 
-def test_an_interrupt_ends_a_gate_at_once(repository, virtual_clock):
+def test_an_interrupt_ends_a_gate_at_once(repository, virtual_clock, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt
 
+    # what an interrupted command leaves behind is for its own process
+    monkeypatch.setattr(signal, "signal", lambda *handler: None)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     change(repository, "right()", "hang()")
     virtual_clock.after(5, interrupt)
     start = virtual_clock.now()
