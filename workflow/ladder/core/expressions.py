@@ -145,12 +145,22 @@ def evaluate(expression: str | int | float, names: Mapping[str, Number]) -> Numb
     Raises `InputError` for anything outside the language, an unknown name, a division by zero, or
     an absolute value of 2**63 or more.
     """
-    text = str(expression)
-    if unknown := names_in(text) - names.keys():
+    if isinstance(expression, int) and -LIMIT < expression < LIMIT:
+        return expression
+    used = names_in(expression)
+    if unknown := used - names.keys():
         reason = f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}"
-        raise InputError(f"expression `{text}`: {reason}")
+        raise InputError(f"expression `{expression}`: {reason}")
+    return _evaluated(str(expression), tuple(used), *(names[name] for name in used))
+
+
+@lru_cache(maxsize=1 << 16, typed=True)
+def _evaluated(text: str, names: tuple[str, ...], *values: Number) -> Number:
+    """Return the value of an expression. A kernel's are evaluated for each of its configurations and
+    problems, but few are of all of a problem's sizes and of all parameters.
+    """
     try:
-        result: Number = _value(_parse(text), names)
+        result: Number = _value(_parse(text), dict(zip(names, values, strict=True)))
     except OverflowError:
         raise InputError(f"expression `{text}`: a value in it {TOO_LARGE}") from None
     except (InputError, ArithmeticError, LookupError, TypeError, ValueError) as error:

@@ -354,7 +354,7 @@ class Kernel:
         names = {**self.parameters, **names}
         return [(launch["function"], _three(launch["block"], names)) for launch in self._launches]
 
-    @property
+    @cached_property
     def _launches(self) -> list[Mapping[str, Any]]:
         first = {
             name: getattr(self, name) for name in ("grid", "block", "dynamic_shared", "accesses")
