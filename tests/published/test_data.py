@@ -32,7 +32,7 @@ def test_a_folder_says_what_was_measured_when_and_where(opened, datasets):
         device, _, run = name.split("/")
         assert (dataset.environment["device"], run_name(dataset.environment)) == (device, run)
         uuid = dataset.environment["attributes"].get("uuid") or device  # a CPU has none
-        assert {record["uuid"] for record in dataset.records if record["process"]} == {uuid}
+        assert set(dataset.confirmed["uuid"]) == {uuid}
 
 
 def test_a_repeat_keeps_only_what_the_limits_are_made_from(published, datasets):

@@ -1,9 +1,13 @@
 """Rows of sample files with made-up times, and the tables of them."""
 
+import hashlib
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
-from ladder.analysis import tables
-from ladder.analysis.finalists import Finalists
-from ladder.analysis.measurements import labeled
+import synthetic
+from ladder.analysis.dataset import Dataset
 from ladder.storage import samples
 
 NEAR = [1.0, 1.001, 0.999]
@@ -29,9 +33,31 @@ def row(**given):
     return base | given
 
 
-def summarize(rows, peak_tflops, per_clock=None):
-    records = labeled(rows)
-    return tables.summarize(records, Finalists(records, 0.0, peak_tflops, per_clock))
+def tables(rows, within=0.0, binaries=()):
+    """The tables of a dataset with these rows, of a GPU of 2000 operations a clock; `binaries` are
+    kernels and configurations that are compiled to one binary.
+    """
+    attributes = {"compute_capability": "9.0", "sm_count": 2000 / 256}
+    facts = {"fingerprint": {}, "attributes": attributes, "peaks": {"fp32_tflops": 2.0}}
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "environment.json").write_text(json.dumps(synthetic.ENVIRONMENT | facts))
+        reports = [f"{kernel},float32,{label},,same\n" for kernel, label in binaries]
+        head = "kernel,element_type,configuration,status,sha256\n"
+        (folder / "resources.csv").write_text("".join([head, *reports]))
+        about = {"fingerprint": {}, "within": within, "jobs": {}}
+        if swept := [row for row in rows if not row["process"]]:
+            path = folder / "samples" / "float32.parquet"
+            path.parent.mkdir()
+            samples.write(path, swept, about)
+            about["jobs"]["float32"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        if confirmed := [row for row in rows if row["process"]]:
+            samples.write(folder / "confirmed.parquet", confirmed, about)
+        return Dataset.open(folder).tables()
+
+
+def summarize(rows):
+    return tables(rows)["summary"]
 
 
 def again(kernel, configuration, levels, role="finalist", rounds=6, **given):
@@ -68,4 +94,4 @@ def swept(*names, kernel="k"):
 
 def made(rows, within=0.0):
     """The table of the best."""
-    return tables.best(summarize(rows, 2.0), Finalists(labeled(rows), within, 2.0))
+    return tables(rows, within=within)["best"]

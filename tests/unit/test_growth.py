@@ -1,5 +1,6 @@
 """A campaign ten times as large is at most ten times the work: counted, not timed."""
 
+import weakref
 from contextlib import closing
 from functools import cache
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import growth
 import pytest
 import work
 from growth import Size
-from ladder.analysis import compare
+from ladder.analysis import compare, dataset, tables
 from ladder.analysis.dataset import Dataset
 from ladder.claims import evidence, judge
 from ladder.core.files import ROOT
@@ -53,10 +54,10 @@ def made(tmp_path_factory):
             if name.startswith("measure-")
         }
         growth.write(folder, plans)
-        dataset = Dataset.open(folder, kernels.values())
-        dataset.write({name: folder / f"{name}.csv" for name in TABLES})
-        tables = {name: read_csv(folder / f"{name}.csv") for name in DRAWN_FROM}
-        return SimpleNamespace(folder=folder, kernels=kernels, dataset=dataset, tables=tables)
+        whole = Dataset.open(folder, kernels.values())
+        whole.write({name: folder / f"{name}.csv" for name in TABLES})
+        read = {name: read_csv(folder / f"{name}.csv") for name in DRAWN_FROM}
+        return SimpleNamespace(folder=folder, kernels=kernels, dataset=whole, tables=read)
 
     return make
 
@@ -100,6 +101,23 @@ def test_a_stage_takes_no_more_for_each_row_of_a_larger_campaign(made, stage, ax
     # files are compressed, the more so the longer they are
     assert work.excess(read) < 5 * MOST, read
     assert work.excess(wrote) < 5 * MOST, wrote
+
+
+def test_tables_hold_the_rows_of_two_files_at_most(made, monkeypatch):
+    """However many kernels there are."""
+    campaign, frames, alive = made("kernels", 10), [], []
+    monkeypatch.setattr(dataset, "AT_ONCE", 1)
+
+    def summarize(measured, known, summarize=tables.summarize):
+        summary = summarize(measured, known)
+        frames.extend(map(weakref.ref, (measured, summary)))
+        alive.append(sum(frame() is not None for frame in frames))
+        return summary
+
+    monkeypatch.setattr(tables, "summarize", summarize)
+    aggregate(campaign)
+    assert len(alive) == len(list((campaign.folder / "samples").iterdir())) > 3
+    assert max(alive) <= 4, alive
 
 
 @pytest.mark.slow

@@ -48,11 +48,11 @@ GPU = {"sm_count": 132, "shared_memory_per_block": 232448, "clusters_of_4": 30}
     ],
 )
 def test_wavefronts_of_a_read(address, width, expected):
-    assert wavefronts([address(i) for i in LANES], width) == expected
+    assert wavefronts(tuple(address(i) for i in LANES), width) == expected
 
 
 def test_only_reads_are_packed():
-    assert wavefronts([0] * 32, 16, read=False) == (4, 0)
+    assert wavefronts((0,) * 32, 16, read=False) == (4, 0)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_only_reads_are_packed():
     [(4, 0, 4, 4), (4, 4, 4, 5), (4096, 0, 4, 32), (0, 0, 4, 1), (16, 0, 16, 16)],
 )
 def test_sectors(stride, offset, width, expected):
-    assert sectors([stride * i + offset for i in LANES], width) == expected
+    assert sectors(tuple(stride * i + offset for i in LANES), width) == expected
 
 
 @pytest.mark.parametrize(
@@ -169,16 +169,17 @@ def test_the_accesses_of_a_kernel_agree_with_its_formula(kernel):
     given = Problem(512, 512, 512).names() | GPU
     for configuration in legal(kernel):
         names = kernel.names(configuration, given)
+        shapes = kernel.launches(configuration, given)
         read = [
             512 * prod(shape.block) * prod(shape.grid) * evaluate(access["per_k"], names)
-            for shape in kernel.launches(configuration, given)
+            for shape in shapes
             for access in shape.accesses
             if "global_read" in access
         ]
         formula = evaluate(kernel.global_reads, names)
         assert sum(read) == pytest.approx(formula), configuration.label
-        model = kernel_model.traffic(kernel, configuration, given)
-        if len(kernel.launches(configuration, given)) == 1:
+        model = kernel_model.traffic(shapes, configuration.element_type, names)
+        if len(shapes) == 1:
             assert model["shared_writes"] in (0, pytest.approx(sum(read)))
         # there a warp reads one element
         assert model["global_sectors"] >= 4 * sum(read) / 32 or kernel.name[:2] in ("01", "02")
@@ -202,7 +203,7 @@ def test_every_warp_of_a_block_accesses_shared_memory_alike():
             for i in range(x * prod(others))
         ]
         width = 4 * int(evaluate(access.get("width", 1), names))
-        found = {wavefronts(values[i : i + 32], width) for i in range(0, len(values), 32)}
+        found = {wavefronts(tuple(values[i : i + 32]), width) for i in range(0, len(values), 32)}
         assert len(found) == 1, (kernel.name, configuration.label, access)
 
 
@@ -310,8 +311,10 @@ def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
     columns = {"status": "compiled", "function": "gemm", "registers": "32", "static_shared": "0"}
     resources = summary[["kernel", "element_type", "configuration"]].assign(**columns)
     resources.loc[resources["configuration"] == "BX=32 BY=64", "status"] = "skipped"
-    table = tables.models(summary, [kernel], resources, ENVIRONMENT)
+    compiled = tables.compiled_kernels([kernel], resources)
+    (table,) = tables.models(summary, compiled, ENVIRONMENT)
     assert table["configuration"].tolist() == ["BX=32 BY=8", "BX=32"]  # that is older than BY
     assert table["bound"].tolist() == ["l1", "l1"]
     on_tensor_cores = summary.assign(tensor_cores=True)
-    assert tables.models(on_tensor_cores, [kernel], resources, ENVIRONMENT)["bound"].isna().all()
+    (table,) = tables.models(on_tensor_cores, compiled, ENVIRONMENT)
+    assert table["bound"].isna().all()

@@ -7,9 +7,8 @@ import faults
 import pandas as pd
 import pytest
 import synthetic
-from ladder.analysis import dataset, tables
+from ladder.analysis import dataset
 from ladder.analysis.dataset import Dataset
-from ladder.analysis.finalists import Finalists
 from ladder.core.errors import InputError
 from ladder.core.files import digest
 from ladder.storage import csv_files, dataset_layout, samples
@@ -30,7 +29,7 @@ from rows import made, row, summarize
 def test_what_the_verification_finds_beside_its_verdict_is_marked(given, mark):
     swept = row(**given)
     confirmed = [row(process=n, role="best", key=f"{n}", stop="target") for n in (1, 2, 3)]
-    assert summarize([swept], 1.0)["marks"].tolist() == [mark]
+    assert summarize([swept])["marks"].tolist() == [mark]
     (best,) = made([swept, *confirmed]).to_dict("records")
     assert (best["marks"], best["processes"]) == (mark, 3)
     for name in ("gauntlet_problems", "gauntlet_changed"):
@@ -67,7 +66,7 @@ def test_what_the_verification_finds_beside_its_verdict_is_marked(given, mark):
     ],
 )
 def test_a_row_of_the_summary(given, expected):
-    (line,) = summarize([row(reason="", **given)], 2.0, per_clock=2000.0).to_dict("records")
+    (line,) = summarize([row(reason="", **given)]).to_dict("records")
     for name, value in expected.items():
         if value is None:
             assert pd.isna(line[name]), name
@@ -87,17 +86,17 @@ def test_a_row_of_the_summary(given, expected):
 def test_the_best_is_the_fastest_correct_one_and_ties_are_named(other, tied):
     fast = row(configuration="fast", samples_us=[1.0, 1.1] * 5)
     rows = [row(configuration="other", **other), fast, row(kernel="other", status="timeout")]
-    (line,) = tables.best(summarize(rows, 1.0), Finalists()).to_dict("records")
+    (line,) = made(rows).to_dict("records")
     assert (line["kernel"], line["configuration"], line["configurations"]) == ("k", "fast", 2)
     assert line["tied_with"] == tied
 
 
 def test_problems_of_one_size_with_other_operands_are_apart_and_named_by_what_differs():
     rows = [row(beta=2.0), *(row(beta=2.0, padding=3, samples_us=[us] * 10) for us in (3.0, 4.0))]
-    summary = summarize(rows, 1.0)
+    summary = summarize(rows)
     # all have that beta
     assert summary["problem"].tolist() == ["100", "100 padding=3", "100 padding=3"]
-    best = tables.best(summary, Finalists())
+    best = made(rows)
     assert dict(best[["problem", "median_us"]].to_numpy()) == {"100": 2.0, "100 padding=3": 3.0}
 
 
@@ -172,8 +171,8 @@ def test_samples_are_of_one_description_of_the_environment(files):
 
 
 def test_a_dataset_that_is_whole_is_read(files):
-    records, sessions = files.add("a", "b").confirm(swept="v1").load()
-    assert [record["kernel"] for record in records] == ["a", "b", "k"]
+    contents, sessions = files.add("a", "b").confirm(swept="v1").load()
+    assert [table["kernel"].to_pylist() for table in contents.values()] == [["a"], ["b"], ["k"]]
     assert [session["job"] for session in sessions] == ["a.float32", "b.float32", "confirmed"]
 
 
@@ -182,9 +181,9 @@ def test_parts_of_a_confirmation_are_read_and_those_of_another_division_dropped(
     whole = dataset_layout.confirmations(files.folder)[1:]
     assert [path.name for path in whole] == ["confirmed.2of2.parquet", "confirmed.parquet"]
     dataset_layout.drop_others(files.folder, [files.folder / "confirmed.1of2.parquet", whole[0]])
-    records, sessions = files.load()
+    contents, sessions = files.load()
     assert [session["job"] for session in sessions[1:]] == ["confirmed.1of2", "confirmed.2of2"]
-    assert len(records) == 3
+    assert len(contents) == 3
     files.add("a")
     with pytest.raises(InputError, match=r"confirmed\.1of2\.parquet: confirms other samples"):
         files.load()
@@ -203,6 +202,7 @@ def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
     )
     folder = synthetic.write(tmp_path / "d", problems=synthetic.SMALL, kernels=kernels, processes=3)
     whole = Dataset.open(folder)
+    assert set(whole.pairs["pair"]) == {"gain", "null", "twins"}
     shutil.rmtree(folder / "samples")
     repeat = Dataset.open(folder)
     assert (whole.has_sweep, repeat.has_sweep) == (True, False)
@@ -211,7 +211,19 @@ def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
     pd.testing.assert_frame_equal(
         repeat.best.drop(columns=of_sweep), whole.best.drop(columns=of_sweep)
     )
-    assert set(repeat.pairs["pair"]) == {"gain", "null", "twins"}
+
+
+def test_a_kernel_that_several_files_have_is_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset, "AT_ONCE", 1)
+    kernels, name = ("10_block_tile_128", "cublas"), "10_block_tile_128.float32"
+    folder = synthetic.write(tmp_path, problems=synthetic.SMALL, kernels=kernels, processes=0)
+    best, path = Dataset.open(folder).best, folder / "samples" / f"{name}.parquet"
+    rows, session = samples.read(path)
+    path.unlink()
+    for part, own in enumerate((rows[::2], rows[1::2], []), 1):
+        job = f"{name}.{part}of3"
+        samples.write(path.with_stem(job), own, session | {"job": job})
+    pd.testing.assert_frame_equal(Dataset.open(folder).best, best, check_dtype=False)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,10 @@ kernels.
 """
 
 import math
-from types import MappingProxyType
 
 import numpy as np
 import pytest
-from ladder.analysis import tables
-from ladder.analysis.finalists import Finalists
-from ladder.analysis.measurements import labeled
-from rows import NEAR, again, made, row, summarize, swept
+from rows import NEAR, again, made, row, summarize, swept, tables
 
 BEST = swept("a") + again("k", "a", NEAR, "best")
 """The rows of one kernel in one configuration: the sweep's, and the confirmation's."""
@@ -129,7 +125,7 @@ def test_what_fails_in_the_confirmation_is_correct_nowhere():
         failed,
     ]
     rows = of_a + swept("b") + slower("b", 1)
-    summary = summarize(rows, 2.0).set_index(["configuration", "problem"])
+    summary = summarize(rows).set_index(["configuration", "problem"])
     reason = "in the confirmation, on 100: much off"
     for problem in ("100", "200"):
         found = summary.loc[("a", problem)]
@@ -166,11 +162,11 @@ RISING = list(np.linspace(1, 1.01, 12))
     ],
 )
 def test_marks(given, mark):
-    summary = summarize([row(**given)], 1.0)
+    summary = summarize([row(**given)])
     assert summary["marks"].tolist() == [mark]
     if "stop" not in given:
         marks = f"{mark}; few".removeprefix("; ")  # the sweep is one process
-        assert tables.best(summary, Finalists())["marks"].tolist() == [marks]
+        assert made([row(**given)])["marks"].tolist() == [marks]
 
 
 @pytest.mark.parametrize(
@@ -197,8 +193,8 @@ def test_where_the_reference_differs_from_itself_nothing_is_a_result(levels, uns
 
 def test_where_the_sweeps_reference_differs_from_itself_nothing_is_a_result():
     """The times there are twice the reference's."""
-    summary = summarize(swept("a") + swept("-", kernel="cublas"), 2.0)
-    assert set(tables.best(summary, Finalists())["marks"]) == {"few; unsteady"}
+    rows = swept("a") + swept("-", kernel="cublas")
+    assert set(made(rows)["marks"]) == {"few; unsteady"}
 
 
 def test_processes_that_differ_are_two_modes_and_no_drift():
@@ -210,11 +206,9 @@ def test_processes_that_differ_are_two_modes_and_no_drift():
     assert best(swept("a") + rows[:2])["marks"] == "drifting; few"
 
 
-def compared(rows, binaries=MappingProxyType({})):
+def compared(rows, binaries=()):
     """The table of pairs, by (pair, kernel)."""
-    confirmed = Finalists(labeled(rows), 0.0, 2.0)
-    summary = summarize(rows, 2.0)
-    table = tables.pairs(summary, tables.best(summary, confirmed), binaries, confirmed)
+    table = tables(rows, binaries=binaries)["pairs"]
     return {(line["pair"], line["kernel"]): line for line in table.to_dict("records")}
 
 
@@ -239,7 +233,6 @@ def test_what_is_timed_apart_from_the_reference_uses_the_tensor_cores():
         for kernel, key in keys.items()
         for record in again(kernel, "-", NEAR, "best", key=key)
     ]
-    assert Finalists(labeled(rows)).tensor_cores == {("21_b", "float32", "-")}
     table = made(rows)
     assert table.loc[table["tensor_cores"], "kernel"].tolist() == ["21_b"]
 
@@ -257,9 +250,7 @@ def test_pairs():
     for kernel, times in levels.items():
         rows += again(kernel, "-", times, "best")
     rows += again("02_b", "twin", NEAR, "control")
-    names = (("01_a", "-"), ("02_b", "twin"), ("02_b", "-"))
-    binaries = {(kernel, "float32", label): "s1" for kernel, label in names}
-    pairs = compared(rows, binaries)
+    pairs = compared(rows, [("01_a", "-"), ("02_b", "twin"), ("02_b", "-")])
     assert {key: line["verdict"] for key, line in pairs.items()} == {
         ("gain", "02_b"): "faster",
         ("gain", "03_c"): "not distinguishable",

@@ -8,15 +8,14 @@ from operator import or_
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from ladder.analysis import measurements
-from ladder.analysis.measurements import Candidate, Record, candidate
+from ladder.analysis.measurements import Candidate, Known, Record, candidate
 from ladder.core import verdicts
 from ladder.core.stats import between_processes, median_interval, within_processes
-from ladder.core.types import FAILED, flops, tflops
 from ladder.model.baselines import is_baseline
-from ladder.model.campaign import FEWEST
-from ladder.storage.samples import READINGS
+from ladder.storage.samples import READINGS, rows
 
 AS_WARM = "as warm"
 """The prefix of the reason for a finalist that was not measured cold."""
@@ -25,8 +24,6 @@ Key = tuple[str, str, str]
 """Element type, problem and state, on which finalists were timed side by side."""
 Name = tuple[str, str]
 """Kernel and configuration of a finalist."""
-Estimate = tuple[float, float, float]
-"""A value with the ends of its interval."""
 
 
 def key_of(record: Record) -> Key:
@@ -35,46 +32,23 @@ def key_of(record: Record) -> Key:
 
 
 class Finalists:
-    """The finalists of the confirmation, timed side by side on each problem and in each state, with
-    one record per process.
+    """The finalists of the confirmation, or of a part of it, timed side by side on each problem and
+    in each state, with one record per process.
 
-    `within` is the campaign's `confirm.within`. `peak_tflops` is the measured float32 peak, and
-    `per_clock` the device's float32 operations per clock. `left_out` is true if no record is from a
-    confirmation.
+    `left_out` is true if there is no record.
     """
 
-    def __init__(
-        self,
-        records: Sequence[Record] = (),
-        within: float = 0.0,
-        peak_tflops: float = math.nan,
-        per_clock: float | None = None,
-    ) -> None:
-        self.within, self.peak_tflops, self.per_clock = within, peak_tflops, per_clock
+    def __init__(self, measured: pa.Table, known: Known) -> None:
+        self.within, self.left_out = known.within, not len(measured)
         self.groups: dict[Key, dict[Name, dict[int, Record]]] = {}
         self.names = defaultdict[tuple[str, Key], list[Name]](list)
         """The names in the groups, by kernel."""
-        self.as_warm = defaultdict[str, dict[Key, Record]](dict)
-        """Kernels that were not timed cold because it makes no difference, each with the first
-        record that says so.
-        """
-        self.failures: dict[Candidate, Record] = {}
-        """The candidates that failed in the confirmation, each with its first failed record."""
-        confirmed = [record for record in records if record["process"]]
-        self.left_out = not confirmed
-        for record in confirmed:
-            if record["status"] in FAILED:
-                self.failures.setdefault(candidate(record), record)
-        for record in confirmed:
+        for record in rows(measured):
             key, name = key_of(record), (record["kernel"], record["configuration"])
-            if str(record["reason"]).startswith(AS_WARM) and record["role"] != "control":
-                self.as_warm[record["kernel"]].setdefault(key, record)
-            if record["status"] == "correct" and candidate(record) not in self.failures:
+            if record["status"] == "correct" and candidate(record) not in known.failures:
                 group = self.groups.setdefault(key, {})
                 group.setdefault(name, {})[record["process"]] = record
-        self.tensor_cores = {
-            candidate(record) for record in records if measurements.uses_tensor_cores(record)
-        }
+        self.tensor_cores = set(known.tensor_cores)
         """The candidates that use the tensor cores."""
         for key, group in self.groups.items():
             self.tensor_cores |= _timed_apart(group)
@@ -129,71 +103,48 @@ class Finalists:
         """Return whether any of these kernels and configurations uses the tensor cores."""
         return any((kernel, key[0], label) in self.tensor_cores for kernel, label in names)
 
-    def row(self, key: Key, finalist: Name, swept: Record) -> dict[str, Any]:
-        """Return the columns of `best.csv` for a finalist, except those of `swept`, its row of the
-        sweep.
+    def row(self, key: Key, finalist: Name) -> dict[str, Any]:
+        """Return the columns of `best.csv` for a finalist, except those of the sweep and those that
+        `measurements.evaluated` adds.
         """
         records = [record for _, record in sorted(self.groups[key][finalist].items())]
         compared = self.ratio(key, finalist)
         joules = [record["energy_j"] for record in records if record["energy_j"] is not None]
-        few = ["few"] if len(records) < FEWEST else []
+        others = max(record["other_processes"] or 0 for record in records)
+        beside = [np.atleast_1d(self._reference_us(key, record)) for record in records]
+        times = [record["samples_us"] for record in records]
+        us, low_us, high_us = between_processes(times)
+        bits = [record["samples_throttle_reasons"] or [] for record in records]
         row: dict[str, Any] = {
-            "reason": measurements.disturbed(records),
+            "reason": measurements.disturbed(records[0]["reference"], others),
+            "other_processes": others,
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
             "race": False,
             "repeats": records[0]["repeats"],
             "uuid": records[0]["uuid"],
-            "samples": sum(len(record["samples_us"]) for record in records),
+            "samples": sum(map(len, times)),
             "processes": len(records),
             "energy_processes": len(joules),
             "energy_low_j": min(joules) if len(joules) > 1 else None,
             "energy_high_j": max(joules) if len(joules) > 1 else None,
-            "within_low": compared["within_low"],
-            "within_high": compared["within_high"],
-            "throttled_share": measurements.throttled_share(records),
-            "throttle_reasons": reduce(
-                or_, (record["throttle_reasons"] or 0 for record in records)
-            ),
-            "marks": "; ".join(measurements.marks(records, swept) + few),
-        }
-        for name in READINGS:
-            known = [record[name] for record in records if record[name] is not None]
-            row[name] = median_interval(known)[0] if known else None
-        time = between_processes([record["samples_us"] for record in records])
-        reference = between_processes(
-            [np.atleast_1d(self._reference_us(key, record)) for record in records]
-        )[0]
-        ratio = compared["ratio"], compared["low"], compared["high"]
-        return row | self.rates({**swept, **row}, time, ratio, reference)
-
-    def rates(
-        self, record: Record, time: Estimate, ratio: Estimate, reference_us: float
-    ) -> dict[str, Any]:
-        """Return columns of tables that follow from a time and a ratio. Times are in microseconds,
-        rates in TFLOP/s.
-        """
-        size = record["m"], record["n"], record["k"]
-        us, low_us, high_us = time
-        rate = tflops(*size, us)
-        row = {
             "median_us": us,
             "low_us": low_us,
             "high_us": high_us,
-            "tflops": rate,
-            "tflops_low": tflops(*size, high_us),
-            "tflops_high": tflops(*size, low_us),
-            "reference_us": reference_us,
-            "reference_tflops": tflops(*size, reference_us),
-            "ratio": ratio[0],
-            "ratio_low": ratio[1],
-            "ratio_high": ratio[2],
-            "tflop_per_j": flops(*size) / 1e12 / record["energy_j"] if record["energy_j"] else None,
+            "reference_us": between_processes(beside)[0],
+            "ratio": compared["ratio"],
+            "ratio_low": compared["low"],
+            "ratio_high": compared["high"],
+            "within_low": compared["within_low"],
+            "within_high": compared["within_high"],
+            "throttled_share": measurements.throttled_share(np.concatenate(bits)),
+            "throttle_reasons": reduce(
+                or_, (record["throttle_reasons"] or 0 for record in records)
+            ),
         }
-        if record["element_type"] == "float32":
-            clock = record["sm_clock_mhz"]
-            row["peak_fraction"] = rate / self.peak_tflops
-            if self.per_clock and clock:
-                row["clock_fraction"] = rate * 1e6 / (self.per_clock * clock)
+        row |= measurements.unsteadiness(times, [record["reference_us"] for record in records])
+        for name in READINGS:
+            known = [record[name] for record in records if record[name] is not None]
+            row[name] = median_interval(known)[0] if known else math.nan
         return row
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ladder.core.expressions import Number, ceil_div, evaluate, names_in
 from ladder.core.types import ELEMENT_TYPES, OF_CUDA
 from ladder.model.hardware_limits import measured_peak
-from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel import Configuration, Kernel, LaunchShape
 from ladder.model.kernel_file import device_names
 from ladder.model.problem import Problem
 
@@ -45,7 +45,8 @@ Programming Guide, "Technical Specifications per Compute Capability").
 KEY = ["kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding"]
 
 
-def wavefronts(addresses: Sequence[int], width: int, read: bool = True) -> tuple[int, int]:
+@lru_cache(maxsize=4096)
+def wavefronts(addresses: tuple[int, ...], width: int, read: bool = True) -> tuple[int, int]:
     """Return the wavefronts that one shared-memory access of a warp takes, and how many of them
     bank conflicts add.
 
@@ -68,7 +69,8 @@ def wavefronts(addresses: Sequence[int], width: int, read: bool = True) -> tuple
     return sum(needed), sum(needed) - len(needed)
 
 
-def sectors(addresses: Sequence[int], width: int) -> int:
+@lru_cache(maxsize=4096)
+def sectors(addresses: tuple[int, ...], width: int) -> int:
     """Return the sectors (32 bytes) of global memory that one access of a warp touches; `addresses`
     and `width` are in bytes.
     """
@@ -93,18 +95,17 @@ def _warp(
 
 
 def traffic(
-    kernel: Kernel, configuration: Configuration, given: Mapping[str, Number]
+    shapes: Sequence[LaunchShape], element_type: str, names: Mapping[str, Number]
 ) -> dict[str, float]:
     """Return the totals of the declared `accesses` of all launches: elements, sectors, wavefronts
     and conflicts.
 
-    `given` has the names of problem and device. `l1_cycles` is the least time, in cycles of one SM,
+    `names` are a kernel's, as in `Kernel.names`. `l1_cycles` is the least time, in cycles of one SM,
     in which the L1 cache and shared memory can serve the accesses: in a cycle one register per
     thread of a warp, or four sectors. Threads beyond the matrix count like all others. The result
     is empty if the kernel declares no accesses.
     """
-    size, names = ELEMENT_TYPES[configuration.element_type].size, kernel.names(configuration, given)
-    shapes = kernel.launches(configuration, given)
+    size = ELEMENT_TYPES[element_type].size
     if not any(shape.accesses for shape in shapes):
         return {}
     counts = dict.fromkeys(
@@ -122,7 +123,7 @@ def traffic(
         blocks, threads = prod(shape.grid), prod(shape.block)
         for access in shape.accesses:
             width = int(evaluate(access.get("width", 1), names))
-            elements = evaluate(access["per_k"], names) * given["K"]
+            elements = evaluate(access["per_k"], names) * names["K"]
             times = elements / width * ceil_div(threads, WARP) * blocks
             kind = next(
                 name for name in ("global_read", "shared_read", "shared_write") if name in access
@@ -130,7 +131,8 @@ def traffic(
             used = tuple(
                 sorted((name, names[name]) for name in names_in(access[kind]) & set(names))
             )
-            addresses = [size * index for index in _warp(str(access[kind]), shape.block, used)]
+            indices = _warp(str(access[kind]), shape.block, used)
+            addresses = tuple(size * index for index in indices)
             cycles: float
             if kind == "global_read":
                 touched = sectors(addresses, size * width)
@@ -185,6 +187,7 @@ def model(
     resource: Mapping[str, Any],
     environment: Mapping[str, Any],
     tensor_cores: bool = False,
+    given: Mapping[str, Number] | None = None,
 ) -> dict[str, Any]:
     """Return a row of the table: counts for one GEMM, bounds in TFLOP/s, intensities in FLOP/byte.
 
@@ -199,10 +202,13 @@ def model(
     `issue_model`, as if the loop were the whole kernel. Threads, shared memory and occupancy are
     those of the launch of
     `function`, the function with the most registers.
+
+    `given` has the names of the problem and the device, if they are known already.
     """
     size, peaks = ELEMENT_TYPES[configuration.element_type].size, environment["peaks"]
-    given = problem.names() | device_names(environment)
+    given = given or problem.names() | device_names(environment)
     names = kernel.names(configuration, given)
+    shapes = kernel.launches(configuration, given)
     m, n, k = problem.m, problem.n, problem.k
     # the elements of C that every kernel reads if beta is not 0
     old = m * n * (problem.beta != 0)
@@ -217,7 +223,7 @@ def model(
     peak = measured_peak(environment, configuration.element_type)
     if peak:
         bounds["arithmetic"] = peak
-    row |= traffic(kernel, configuration, given)
+    row |= traffic(shapes, configuration.element_type, names)
     cycles, rate = row.pop("l1_cycles", 0), l1_tb_s(environment)
     if cycles and rate:
         bounds["l1"] = row["l1_tflops"] = problem.flops / (cycles * L1_BYTES) * rate
@@ -229,7 +235,7 @@ def model(
     if configuration.element_type == "float32" and rate_of_loop:
         row["issue_tflops"] = rate_of_loop * peaks["fp32_tflops"]
     if kernel.kind == "cuda":
-        for shape in kernel.launches(configuration, given):
+        for shape in shapes:
             if shape.function == resource.get("function"):
                 threads, registers = prod(shape.block), int(resource["registers"])
                 shared = int(resource["static_shared"]) + shape.dynamic_shared

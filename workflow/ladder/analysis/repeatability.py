@@ -94,10 +94,10 @@ def machine(dataset: Dataset) -> str:
             f"{path}: missing; expected a dataset whose campaign has not left the confirmation out "
             "(confirm.processes)"
         )
-    machines = {record["uuid"] for record in dataset.records if record["process"]}
+    machines = dataset.confirmed["uuid"].unique()
     if len(machines) != 1:
         raise InputError(f"{path}: measured on {len(machines)} devices; expected one")
-    return str(machines.pop())
+    return str(machines[0])
 
 
 def measured(runs: Mapping[str, Dataset]) -> pd.DataFrame:

@@ -2,26 +2,28 @@
 pairwise comparisons.
 """
 
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ladder.analysis import kernel_model, measurements
-from ladder.analysis.finalists import Finalists, Name, key_of
-from ladder.analysis.measurements import Candidate, Record, candidate
+from ladder.analysis.finalists import AS_WARM, Finalists, Name, key_of
+from ladder.analysis.measurements import Candidate, Known, candidate, keys, stacked
 from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.stats import median_interval, paired_ratio, tied
 from ladder.model.baselines import BASELINE_JOB, is_baseline
 from ladder.model.kernel import Configuration, Kernel
-from ladder.model.kernel_file import is_rung
+from ladder.model.kernel_file import device_names
 from ladder.model.problem import Problem
 from ladder.storage.columns import names
-from ladder.storage.samples import SCHEMA
+from ladder.storage.csv_files import WRITTEN
+from ladder.storage.samples import CANDIDATE, SCHEMA
 
 COPIED = [
     name
@@ -29,7 +31,21 @@ COPIED = [
     if name in (*SCHEMA.names, "problem") and name not in ("reference_us", "tensor_cores")
 ]
 """The columns that tables take from samples unchanged."""
-GROUP = ["kernel", "element_type", "problem", "state"]
+EVALUATED = [
+    "median_us",
+    "low_us",
+    "high_us",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "reference_us",
+    "throttled_share",
+    "drifting",
+    "multimodal",
+]
+"""The columns that `summarize` makes of the samples of each row."""
+PROBLEM = ["kernel", "element_type", "problem"]
+GROUP = [*PROBLEM, "state"]
 BETWEEN, WITHIN = "between-process", "within-run"
 """Values of the column `interval` of `best.csv`: with a confirmation, and without one, from the
 sweep.
@@ -46,102 +62,84 @@ share them.
 """
 
 
-def summarize(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
-    """Return a row per measurement of the sweep. Times are in microseconds, rates in TFLOP/s.
+def summarize(measured: pd.DataFrame, known: Known) -> pd.DataFrame:
+    """Return a row per measurement of the sweep, with more columns than `summary` has. Times are in
+    microseconds, rates in TFLOP/s.
 
     Only rows with the status `correct` have rates and ratios. Intervals are within-run. A
-    configuration that failed in the confirmation has that failure as its status here. A repeat
-    keeps no sweep, so its finalists stand in for it.
+    configuration that failed in the confirmation has that failure as its status here.
     """
-    rows = []
-    swept = [record for record in records if not record["process"]]
-    for record in swept or _first_of_finalists(records, finalists):
-        samples = record["samples_us"] or []
-        row = {name: record[name] for name in COPIED} | {
-            "samples": len(samples),
-            "reason": measurements.disturbed([record]) or record["reason"],
-            "tensor_cores": measurements.uses_tensor_cores(record),
-        }
-        failure = finalists.failures.get(candidate(record))
-        if record["status"] == "correct" and failure:
-            row["status"] = failure["status"]
-            row["reason"] = f"{REFUSED} on {failure['problem']}: {failure['reason']}"
-        elif record["status"] == "correct" and samples:
-            reference = record["reference_us"]
-            row |= finalists.rates(
-                record,
-                median_interval(samples),
-                paired_ratio(reference, samples),
-                median_interval(reference)[0],
-            )
-            row["throttled_share"] = measurements.throttled_share([record])
-            row["marks"] = "; ".join(measurements.marks([record], record))
-        rows.append(row)
-    return pd.DataFrame(rows, columns=names("summary"))
-
-
-def _first_of_finalists(records: Sequence[Record], finalists: Finalists) -> list[Record]:
-    """Return the first record of each finalist on each problem in each state, in the order of a
-    sweep's files.
-    """
-    first: dict[Any, Record] = {}
-    for record in records:
-        if record["role"] != "control":
-            on_tensor_cores = candidate(record) in finalists.tensor_cores
-            first.setdefault(
-                (key_of(record), candidate(record)), {**record, "tensor_cores": on_tensor_cores}
-            )
-    return sorted(
-        first.values(),
-        key=lambda record: BASELINE_JOB if is_baseline(record["kernel"]) else record["kernel"],
+    table = measured[[*COPIED, *measurements.LISTS]].assign(
+        samples=measured["samples_us"].str.len(),
+        tensor_cores=measurements.uses_tensor_cores(measured),
+        other_processes=measured["other_processes"].fillna(0),
     )
+    others = table.loc[table["other_processes"] > 0, ["reference", "other_processes"]]
+    table.loc[others.index, "reason"] = [
+        measurements.disturbed(*row) for row in others.itertuples(index=False)
+    ]
+    correct = table[table["status"] == "correct"]
+    failures = pd.Series(
+        map(known.failures.get, keys(correct, *CANDIDATE)), correct.index, object
+    ).dropna()
+    table.loc[failures.index, "status"] = failures.str[0]
+    table.loc[failures.index, "reason"] = failures.str[1]
+    made = pd.DataFrame(np.nan, table.index, EVALUATED)
+    timed = table[(table["status"] == "correct") & (table["samples"] > 0)]
+    for rows, times, beside, reasons in stacked(timed, *measurements.LISTS):
+        columns = [
+            *median_interval(times),
+            *paired_ratio(beside, times),
+            median_interval(beside)[0],
+            measurements.throttled_share(reasons),
+            *measurements.unsteadiness([times], [beside]).values(),
+        ]
+        made.loc[rows] = np.column_stack(columns)
+    return measurements.evaluated(table.assign(**made), known)
 
 
-def best(summary: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
-    """Return the best configuration of every kernel on every problem, in every state.
+def first_of_finalists(measured: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
+    """Return what stands in for the sweep of a repeat, which keeps none: the first measurement of
+    each finalist on each problem in each state, in the order of a sweep's files.
+    """
+    first = measured[measured["role"] != "control"].drop_duplicates([*GROUP, "configuration"])
+    jobs = [BASELINE_JOB if is_baseline(kernel) else kernel for kernel in first["kernel"]]
+    on_tensor_cores = [each in finalists.tensor_cores for each in keys(first, *CANDIDATE)]
+    first = first.assign(tensor_cores=on_tensor_cores, job=jobs)
+    return first.sort_values("job", kind="stable", ignore_index=True)
 
-    With a confirmation, it is the sweep's best, unless another finalist is distinguishably faster
-    by direct pairs. Finalists are tied with it if they are not distinguishable from it, or at most
-    `confirm.within` slower. Times, rates and ratios have between-process intervals; the ratio has a
-    within-run interval too, and energy has the range of its processes. `left_out` counts the
-    configurations that the sweep found as near as the finalists, but for which
-    `confirmation.finalists` had no room. If all finalists of a kernel failed there, or were not
-    timed cold because it makes no difference, its row says so and has no rates.
 
-    Without a confirmation, it is the sweep's configuration with the highest ratio to the reference.
-    Configurations with overlapping intervals are tied with it. All intervals are within-run.
+def kept(
+    summary: pd.DataFrame, confirmed: Collection[tuple[Any, ...]], within: float
+) -> pd.DataFrame:
+    """Return the rows of `summary` that `best` needs if there is a confirmation: those that were
+    `confirmed`, by kernel, element type, problem and configuration, and those that failed there.
+
+    `configurations` counts all rows on the problem, and `near` those with a ratio of `least` or
+    more, at most `within` below the highest.
+    """
+    warm = summary[summary["state"] == "warm"]
+    timed = warm["ratio"].where(warm["stop"] != "race")
+    problem = [warm[name] for name in PROBLEM]
+    least = timed.groupby(problem).transform("max") * (1 - within)
+    warm = warm.assign(
+        configurations=warm.groupby(problem)["kernel"].transform("size"),
+        near=(timed >= least).groupby(problem).transform("sum"),
+        is_near=timed >= least,
+    )
+    chosen = np.array([each in confirmed for each in keys(warm, *PROBLEM, "configuration")])
+    failed = warm["reason"].str.startswith(REFUSED, na=False)
+    return warm[failed | chosen].drop(columns=[*measurements.LISTS])
+
+
+def best_of_sweep(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of `best` without a confirmation: the configurations with the highest ratio to
+    the reference.
+
+    Configurations with overlapping intervals are tied with them. All intervals are within-run.
     Configurations that were stopped early are neither best nor tied, because they have fewer
     samples.
-
-    Rows on a problem on which the reference differs too much from itself are marked `unsteady`.
     """
-    if finalists.left_out:
-        rows = _best_of_sweep(summary)
-    else:
-        swept = defaultdict[tuple[Any, ...], list[dict[str, Any]]](list)
-        for row in summary[summary["state"] == "warm"].to_dict("records"):
-            swept[row["kernel"], row["element_type"], row["problem"]].append(row)
-        rows = []
-        for kernel in summary["kernel"].unique():
-            rows += _best_of(finalists, kernel, swept)
-    rated = [row for row in rows if pd.notna(row.get("ratio"))]
-    unsteady = {
-        key_of(row)
-        for row in rated
-        if row["kernel"] == row["reference"]
-        and not verdicts.steady(row["ratio"], row["ratio_low"], row["ratio_high"])
-    }
-    for row in rated:
-        if key_of(row) in unsteady:
-            _mark(row, "unsteady")
-    return pd.DataFrame(rows, columns=names("best"))
-
-
-def _mark(row: dict[str, Any], mark: str) -> None:
-    row["marks"] = "; ".join([*verdicts.marks(row["marks"]), mark])
-
-
-def _best_of_sweep(summary: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
     for _, group in summary.groupby(GROUP, sort=False):
         correct = group[group["tflops"].notna() & (group["stop"] != "race")]
@@ -150,63 +148,91 @@ def _best_of_sweep(summary: pd.DataFrame) -> list[dict[str, Any]]:
         first = int(correct["ratio"].argmax())
         ties = correct["configuration"][tied(correct["ratio_low"], correct["ratio_high"], first)]
         row = correct.iloc[first].to_dict()
-        row |= {
-            "configurations": len(group),
-            "tied_with": "; ".join(ties),
-            "interval": WITHIN,
-            "processes": 1,
-            "within_low": row["ratio_low"],
-            "within_high": row["ratio_high"],
-        }
-        _mark(row, "few")
-        rows.append(row)
-    return rows
+        rows.append(
+            row
+            | {
+                "configurations": len(group),
+                "tied_with": "; ".join(ties),
+                "interval": WITHIN,
+                "processes": 1,
+                "within_low": row["ratio_low"],
+                "within_high": row["ratio_high"],
+            }
+        )
+    return pd.DataFrame(rows, columns=list(dict.fromkeys([*names("best"), *summary])))
 
 
-def _best_of(
-    finalists: Finalists, kernel: str, swept: Mapping[tuple[Any, ...], Sequence[dict[str, Any]]]
-) -> list[dict[str, Any]]:
-    """Return the rows of one kernel; `swept` has the results of the sweep by kernel, element type
-    and problem.
+def best_of_finalists(
+    swept: pd.DataFrame, measured: pd.DataFrame, finalists: Finalists
+) -> pd.DataFrame:
+    """Return rows of `best` with a confirmation, or a part of it, with the finalists that were `measured`; `swept` is
+    as from `kept`.
+
+    The best is the sweep's best, unless another finalist is distinguishably faster
+    by direct pairs. Finalists are tied with it if they are not distinguishable from it, or at most
+    `confirm.within` slower. Times, rates and ratios have between-process intervals; the ratio has a
+    within-run interval too, and energy has the range of its processes. `left_out` counts the
+    configurations that the sweep found as near as the finalists, but for which
+    `confirmation.finalists` had no room. If all finalists of a kernel failed there, or were not
+    timed cold because it makes no difference, its row says so and has no rates.
     """
+    by_problem = defaultdict[tuple[str, ...], list[dict[str, Any]]](list)
+    for row in swept.to_dict("records"):
+        by_problem[row["element_type"], row["problem"], row["kernel"]].append(row)
     rows: list[dict[str, Any]] = []
-    for key, group in finalists.groups.items():
-        warm = swept.get((kernel, *key[:2]), [])
-        common = {"state": key[2], "configurations": len(warm), "interval": BETWEEN}
-        finalists_here = [
-            name
-            for name in finalists.names[kernel, key]
-            if next(iter(group[name].values()))["role"] != "control"
-        ]
-        if not finalists_here:
-            failed = [row for row in warm if str(row["reason"]).startswith(REFUSED)]
-            rows += [{**row, **common, "processes": 0} for row in failed[:1]]
-            continue
-        first = chosen = finalists_here[0]
-        ratio = 1.0
-        for name in finalists_here[1:]:
-            pair = finalists.pair(key, name, first)
-            if pair["verdict"] == "faster" and pair["ratio"] > ratio:
-                chosen, ratio = name, pair["ratio"]
-        ties = []
-        for name in finalists_here:
-            if name == chosen:
+    for kernel in swept["kernel"].unique():
+        for key, group in finalists.groups.items():
+            warm = by_problem.get((*key[:2], kernel), [])
+            common = {"state": key[2], "interval": BETWEEN}
+            here = [
+                name
+                for name in finalists.names[kernel, key]
+                if next(iter(group[name].values()))["role"] != "control"
+            ]
+            if not here:
+                failed = [row for row in warm if str(row["reason"]).startswith(REFUSED)]
+                rows += [{**row, **common, "processes": 0} for row in failed[:1]]
                 continue
-            pair = finalists.pair(key, name, chosen)
-            if pair["verdict"] != "slower" or pair["ratio"] >= 1 - finalists.within:
-                ties.append(name[1])
-        base = next(row for row in warm if row["configuration"] == chosen[1])
-        timed = [row for row in warm if pd.notna(row["tflops"]) and row["stop"] != "race"]
-        least = max((row["ratio"] for row in timed), default=math.inf) * (1 - finalists.within)
-        left_out = {row["configuration"] for row in timed if row["ratio"] >= least}
-        left_out -= {configuration for _, configuration in finalists_here}
-        common |= {"tied_with": "; ".join(ties), "left_out": len(left_out)}
-        rows.append(base | common | finalists.row(key, chosen, base))
-    for key, record in finalists.as_warm[kernel].items():
-        if not finalists.names[kernel, key]:
-            row = {column: record[column] for column in COPIED}
-            rows.append(row | {"interval": BETWEEN, "processes": 0})
-    return rows
+            compared = {name: finalists.pair(key, name, here[0]) for name in here[1:]}
+            faster = [name for name in compared if compared[name]["verdict"] == "faster"]
+            chosen = max(faster, key=lambda name: compared[name]["ratio"], default=here[0])
+            ties = []
+            for name in (each for each in here if each != chosen):
+                pair = finalists.pair(key, name, chosen)
+                if pair["verdict"] != "slower" or pair["ratio"] >= 1 - finalists.within:
+                    ties.append(name[1])
+            base = next(row for row in warm if row["configuration"] == chosen[1])
+            found = sum(row["is_near"] and (kernel, row["configuration"]) in here for row in warm)
+            common |= {"tied_with": "; ".join(ties), "left_out": base["near"] - found}
+            rows.append(base | common | finalists.row(key, chosen))
+    extra = ("drifting", "multimodal", "other_processes")
+    table = pd.DataFrame(rows, columns=[*names("best"), *extra])
+    as_warm = measured["reason"].str.startswith(AS_WARM, na=False) & (measured["role"] != "control")
+    others = measured.loc[as_warm, COPIED].drop_duplicates(GROUP)
+    untimed = [not finalists.names[kernel, (*key,)] for kernel, *key in keys(others, *GROUP)]
+    return pd.concat([table, others[untimed].assign(interval=BETWEEN, processes=0)])
+
+
+def best(parts: Sequence[pd.DataFrame], known: Known) -> pd.DataFrame:
+    """Return the best configuration of every kernel on every problem, in every state, from rows of
+    `best_of_finalists` or `best_of_sweep`.
+
+    Rows on a problem on which the reference differs too much from itself are marked `unsteady`.
+    """
+    table = measurements.evaluated(pd.concat(parts), known)[names("best")]
+    table = table.sort_values(
+        "kernel", key=lambda column: pd.factorize(column)[0], kind="stable", ignore_index=True
+    )
+    rated = table[table["ratio"].notna()]
+    unsteady = {
+        key_of(row)
+        for row in rated[rated["kernel"] == rated["reference"]].to_dict("records")
+        if not verdicts.steady(row["ratio"], row["ratio_low"], row["ratio_high"])
+    }
+    where = rated.index[[key in unsteady for key in keys(rated, *GROUP[1:])]]
+    marks = table.loc[where, "marks"] + "; unsteady"
+    table.loc[where, "marks"] = marks.str.removeprefix("; ")
+    return table
 
 
 def headline_problem(best: pd.DataFrame) -> str:
@@ -231,24 +257,22 @@ def headline_problem(best: pd.DataFrame) -> str:
     return str(max(counts.index, key=lambda problem: tuple(counts.loc[problem])))
 
 
-def rounds(records: Sequence[Record], best: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
+def rounds(measured: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     """Return the samples of the best configurations, a row per round: from the confirmation, or
     from the sweep without one.
     """
-    rows: list[tuple[Any, ...]] = []
     which = ["kernel", "configuration", "element_type", "problem", "state"]
-    chosen = set(best.loc[best["tflops"].notna(), which].itertuples(index=False, name=None))
-    for record in records:
-        name = tuple(record[column] for column in which)
-        timed = record["status"] == "correct" and (finalists.left_out or record["process"])
-        if timed and name in chosen:
-            pairs = zip(record["samples_us"], record["reference_us"], strict=True)
-            for number, pair in enumerate(pairs, 1):
-                rows.append((*name, record["process"] or 1, number, *pair))
-    return pd.DataFrame(rows, columns=names("rounds"))
+    timed = measured.loc[measured["status"] == "correct"].rename(columns={"samples_us": "time_us"})
+    rows = timed.merge(best.loc[best["median_us"].notna(), which])
+    table = rows[[*which, "process", "time_us", "reference_us"]].explode(
+        ["time_us", "reference_us"]
+    )
+    return table.assign(
+        process=table["process"].fillna(1).astype(int), round=table.groupby(level=0).cumcount() + 1
+    ).astype({"time_us": float, "reference_us": float})[names("rounds")]
 
 
-def references(records: Sequence[Record]) -> pd.DataFrame:
+def references(measured: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each series of the reference's samples, however many candidates were timed
     beside it. It shows how GPUs differ.
 
@@ -256,23 +280,23 @@ def references(records: Sequence[Record]) -> pd.DataFrame:
     `kernel` is one of them.
     `process` is empty for a series of the sweep. Times are in microseconds.
     """
-    series: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for record in records:
-        times = record["reference_us"] or []
-        key = (record["uuid"], *key_of(record), record["process"], *times[:SAME_SERIES])
-        if times and len(times) > series.get(key, {"samples": 0})["samples"]:
-            series[key] = {
-                **record,
-                "samples": len(times),
-                "median_us": median_interval(times)[0],
-                "throttled_share": measurements.throttled_share([record]),
-            }
-    return pd.DataFrame(list(series.values()), columns=names("references"))
+    table = measured.assign(samples=measured["reference_us"].str.len())
+    table = table[table["samples"] > 0]
+    table["beginning"] = [times[:SAME_SERIES].tobytes() for times in table["reference_us"]]
+    same = ["uuid", *GROUP[1:], "process", "beginning"]
+    series = table.groupby(same, sort=False, dropna=False)["samples"]
+    table = table.loc[series.idxmax()]
+    made = pd.DataFrame(np.nan, table.index, ["median_us", "throttled_share"])
+    for rows, times, reasons in stacked(table, "reference_us", "samples_throttle_reasons"):
+        columns = [median_interval(times)[0], measurements.throttled_share(reasons)]
+        made.loc[rows] = np.column_stack(columns)
+    return table.assign(**made)[names("references")]
 
 
 def pairs(
-    summary: pd.DataFrame,
     best: pd.DataFrame,
+    rungs: Sequence[str],
+    reference: str,
     binaries: Mapping[Candidate, str],
     finalists: Finalists,
 ) -> pd.DataFrame:
@@ -285,12 +309,10 @@ def pairs(
     between-process and within-run intervals. Without a confirmation there are only gains, from
     ratios to the reference.
 
-    `binaries` has the SHA-256 of each candidate's binary.
+    `best` has the rows of the finalists' problems, and `binaries` the SHA-256 of each candidate's
+    binary.
     """
     rows = []
-    # kernels that round their operands solve an easier problem, so they are not rungs
-    exact = summary.loc[summary["precision"].isna(), "kernel"].unique()
-    rungs = [kernel for kernel in exact if is_rung(kernel)]
     rated = {
         (key_of(row), row["kernel"]): row for row in best[best["ratio"].notna()].to_dict("records")
     }
@@ -310,17 +332,17 @@ def pairs(
                 compared.append(("gain", first, other, gain))
         group = finalists.groups.get(key, {})
         for first in group:
-            if first[0] == summary["reference"].iloc[0]:
+            if first[0] == reference:
                 compared.append(("null", first, first, finalists.ratio(key, first)))
-        places = {name: place for place, name in enumerate(group)}
-        alike = defaultdict[str, list[Name]](list)
-        for name in group:
-            alike[binaries.get((name[0], key[0], name[1]), "")].append(name)
-        alike.pop("", None)
-        twins = [pair for same in alike.values() for pair in combinations(same, 2)]
-        for first, other in sorted(twins, key=lambda pair: [places[name] for name in pair]):
-            if first[0] != other[0]:
-                compared.append(("twins", first, other, finalists.pair(key, first, other)))
+        of_binary = {name: binaries.get((name[0], key[0], name[1])) for name in group}
+        alike = defaultdict[str | None, list[Name]](list)
+        for name, sha256 in of_binary.items():
+            alike[sha256].append(name)
+        for first, sha256 in of_binary.items():
+            alike[sha256].remove(first)
+            for other in alike[sha256] if sha256 else ():
+                if first[0] != other[0]:
+                    compared.append(("twins", first, other, finalists.pair(key, first, other)))
         for kind, first, other, estimate in compared:
             rows.append(
                 {
@@ -345,32 +367,53 @@ def costs(sessions: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return table.assign(busy_share=table["busy_seconds"] / table["wall_seconds"])
 
 
+def compiled_kernels(
+    kernels: Iterable[Kernel], resources: pd.DataFrame
+) -> dict[Candidate, tuple[Kernel, Configuration, dict[str, Any]]]:
+    """Return the kernel, the configuration and the compiler's report of each compiled candidate.
+
+    A kernel has none if its file is gone or no longer has the parameters.
+    """
+    by_name, found = {kernel.name: kernel for kernel in kernels}, {}
+    for row in resources[resources["status"] == "compiled"].to_dict("records"):
+        configuration = Configuration.of(row["element_type"], row["configuration"])
+        kernel = by_name.get(row["kernel"])
+        if kernel and {name for name, _ in configuration.parameters} <= kernel.parameters.keys():
+            found[candidate(row)] = kernel, configuration, row
+    return found
+
+
 def models(
     summary: pd.DataFrame,
-    kernels: Iterable[Kernel],
-    resources: pd.DataFrame,
+    compiled: Mapping[Candidate, tuple[Kernel, Configuration, Mapping[str, Any]]],
     environment: Mapping[str, Any],
-) -> pd.DataFrame:
-    """Return the model of every kernel, configuration and problem that ran. Values that a kernel
-    does not declare are empty.
-
-    A kernel has no rows if its file is gone or no longer has the parameters.
+) -> Iterator[pd.DataFrame]:
+    """Yield the model of every kernel, configuration and problem that ran, in pieces; `compiled` is
+    as from `compiled_kernels`. Values that a kernel does not declare are empty.
     """
-    by_name = {kernel.name: kernel for kernel in kernels}
-    compiled = {
-        candidate(row): row for row in resources.to_dict("records") if row["status"] == "compiled"
-    }
-    rows = []
-    for given in summary.drop_duplicates(kernel_model.KEY).to_dict("records"):
-        kernel, resource = by_name.get(given["kernel"]), compiled.get(candidate(given))
-        if kernel is None or resource is None:
-            continue
-        configuration = Configuration.of(given["element_type"], given["configuration"])
-        if not {name for name, _ in configuration.parameters} <= kernel.parameters.keys():
-            continue
-        problem = Problem(**{name: given[name] for name in kernel_model.KEY[2:]})
-        modeled = kernel_model.model(
-            kernel, configuration, problem, resource, environment, given["tensor_cores"]
-        )
-        rows.append({name: given[name] for name in (*kernel_model.KEY, "problem")} | modeled)
-    return pd.DataFrame(rows, columns=names("models"))
+    device = device_names(environment)
+
+    @cache
+    def named(*values: Any) -> tuple[Problem, dict[str, Any]]:
+        problem = Problem(**dict(zip(kernel_model.KEY[2:], values, strict=True)))
+        return problem, problem.names() | device
+
+    table = summary[[*kernel_model.KEY, "problem", "tensor_cores"]]
+    table = table.drop_duplicates(kernel_model.KEY)
+    for start in range(0, max(len(table), 1), WRITTEN):
+        rows = []
+        for row in table[start : start + WRITTEN].to_dict("records"):
+            if of_kernel := compiled.get(candidate(row)):
+                kernel, configuration, resource = of_kernel
+                problem, given = named(*(row[name] for name in kernel_model.KEY[2:]))
+                model = kernel_model.model(
+                    kernel,
+                    configuration,
+                    problem,
+                    resource,
+                    environment,
+                    row["tensor_cores"],
+                    given,
+                )
+                rows.append(row | model)
+        yield pd.DataFrame(rows, columns=names("models"))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from ladder.analysis.measurements import FEW_PROBLEMS
+from ladder.core import verdicts
 from ladder.core.errors import few
 from ladder.core.surroundings import remarks
 from ladder.core.types import rate_unit
@@ -140,10 +140,10 @@ def _gauntlet(outcome: Outcome) -> str:
     asked = outcome.gauntlet
     if not asked or (asked.asked == asked.problems and not asked.changed):
         return ""
-    few = f"; fewer than {FEW_PROBLEMS} say little about other problems"
+    few = f"; fewer than {verdicts.FEW_PROBLEMS} say little about other problems"
     return (
         f"the gauntlet asked {asked.asked} of its {asked.problems} problems, {asked.changed} of "
-        f"them changed to what it needs{few if asked.asked < FEW_PROBLEMS else ''}"
+        f"them changed to what it needs{few if asked.asked < verdicts.FEW_PROBLEMS else ''}"
     )
 
 

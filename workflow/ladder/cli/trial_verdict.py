@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ladder.analysis.kernel_model import model
-from ladder.analysis.measurements import disturbance
 from ladder.compiling.compile import Resource
 from ladder.core import verdicts
 from ladder.core.stats import median_interval, paired_ratio
@@ -152,7 +151,7 @@ def doubts(kind: str, others: float, reference_us: Sequence[float]) -> dict[str,
     are compared with each other.
     """
     words = {}
-    if disturbed := disturbance(kind, others, f" of {cores()}"):
+    if disturbed := verdicts.disturbance(kind, others, f" of {cores()}"):
         words["disturbed"] = disturbed
     pairs = len(reference_us) // 2 * 2
     if pairs:

@@ -5,8 +5,9 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ladder.core.errors import InputError, unwritable
 
@@ -29,20 +30,31 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file atomically: nobody ever sees half of it. Raises `InputError` if it cannot be
     written.
     """
+    with whole(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to, that takes its place atomically at the end; an exception leaves none.
+    Raises `InputError` if it cannot be written.
+    """
     part = None
     try:
         with tempfile.NamedTemporaryFile(
             dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as file:
             part = file.name
-            file.write(data)
+            yield file
         os.chmod(part, 0o644)
         os.replace(part, path)
+        part = None
     except OSError as error:
+        raise unwritable(path, error) from None
+    finally:
         if part:
             with contextlib.suppress(OSError):
                 Path(part).unlink()
-        raise unwritable(path, error) from None
 
 
 def digest(data: Any) -> str:

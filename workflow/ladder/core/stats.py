@@ -5,6 +5,7 @@ touches a device.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,24 +37,25 @@ def median_ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
     return rank, (n - depth) * part / (depth + (n - 2 * depth) * part)
 
 
-def median_interval(samples: ArrayLike) -> tuple[float, float, float]:
+def median_interval(samples: ArrayLike) -> tuple[Any, Any, Any]:
     """Return the median of the samples and the ends of its distribution-free 95 % interval. Raises
     `ValueError` for no samples.
 
-    For the rounds of one process this is the within-run interval.
+    For the rounds of one process this is the within-run interval. Of an array with more dimensions
+    the last one has the samples, and the results are arrays of the others.
     """
     ordered: NDArray[np.float64] = np.sort(np.asarray(samples, dtype=float))
-    if ordered.size == 0:
+    size = ordered.shape[-1]
+    if size == 0:
         raise ValueError("no samples")
-    rank, share = median_ranks(ordered.size)
-    inner = min(rank + 1, ordered.size - 1)
-    low = ordered[rank] + share * (ordered[inner] - ordered[rank])
-    high = ordered[-1 - rank] + share * (ordered[-1 - inner] - ordered[-1 - rank])
-    return (
-        float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2,
-        float(low),
-        float(high),
-    )
+    rank, share = median_ranks(size)
+    inner = min(rank + 1, size - 1)
+
+    def end(rank: int, inner: int) -> Any:
+        return ordered[..., rank] + share * (ordered[..., inner] - ordered[..., rank])
+
+    median = (ordered[..., (size - 1) // 2] + ordered[..., size // 2]) / 2
+    return median, end(rank, inner), end(-1 - rank, -1 - inner)
 
 
 def relative_half_width(samples: ArrayLike) -> float:
@@ -61,14 +63,14 @@ def relative_half_width(samples: ArrayLike) -> float:
     median.
     """
     median, low, high = median_interval(samples)
-    return max(high - median, median - low) / median
+    return float(max(high - median, median - low) / median)
 
 
-def paired_ratio(reference: ArrayLike, samples: ArrayLike) -> tuple[float, float, float]:
+def paired_ratio(reference: ArrayLike, samples: ArrayLike) -> tuple[Any, Any, Any]:
     """Return the median of `reference / samples` with its interval: how many times as fast as the
     reference the samples are.
 
-    Both are times and have the same length. Element i of both is from round i, so that drift
+    Both are times and have the same shape, as in `median_interval`. Element i of both is from round i, so that drift
     between rounds cancels.
     """
     return median_interval(np.asarray(reference, dtype=float) / np.asarray(samples, dtype=float))
@@ -221,11 +223,7 @@ def tied(low: ArrayLike, high: ArrayLike, best: int) -> NDArray[np.bool_]:
     return is_tied
 
 
-FEW = 128
-"""The most samples whose pairs are compared all at once."""
-
-
-def trend(*series: ArrayLike) -> float:
+def trend(*series: ArrayLike) -> Any:
     """Return how strongly samples rise (above 0) or fall over time, as a standard normal deviate:
     the Mann-Kendall test with ties.
 
@@ -233,20 +231,17 @@ def trend(*series: ArrayLike) -> float:
     this difference without a trend (Mann, Nonparametric tests against trend, Econometrica 13, 1945;
     Kendall, Rank Correlation Methods, 1975, for the ties). For several series only the pairs within
     each count (Hirsch, Slack and Smith, Techniques of trend analysis, Water Resources Research 18,
-    1982).
+    1982). Arrays with more dimensions are as in `median_interval`.
     """
-    score, variance = 0.0, 0.0
+    score: Any = 0.0
+    variance: Any = 0.0
     for samples in series:
         values: NDArray[np.float64] = np.asarray(samples, dtype=float)
-        n = values.size
-        if n <= FEW:
-            score += float(np.tril(np.sign(np.subtract.outer(values, values))).sum())
-        else:
-            score += float(
-                sum(np.sign(values[later:] - values[:-later]).sum() for later in range(1, n))
-            )
-        _, ties = np.unique(values, return_counts=True)
-        variance += (
-            n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())
-        ) / 18
-    return (score - math.copysign(1, score)) / math.sqrt(variance) if score and variance else 0.0
+        n, ties = values.shape[-1], np.zeros(values.shape)
+        for later in range(1, n):
+            rises = np.sign(values[..., later:] - values[..., :-later])
+            score = score + rises.sum(-1)
+            ties[..., later:] += rises == 0
+            ties[..., :-later] += rises == 0
+        variance = variance + (n * (n - 1) * (2 * n + 5) - (ties * (2 * ties + 7)).sum(-1)) / 18
+    return np.sign(score) * (abs(score) - 1) / np.sqrt(np.where(variance > 0, variance, np.inf))

@@ -25,6 +25,9 @@ UNSTEADY, UNKNOWN = 1.1, 1.25
 from 1. Beyond, no ratio is a result.
 """
 
+FEW_PROBLEMS = 20
+"""A verdict from fewer problems of the gauntlet says little."""
+
 NOT_KNOWN, FACTOR = "not known", 2
 """An interval with an end beyond this factor of the value says nothing: Student's t of two
 processes makes "0.0 to 122864".
@@ -69,3 +72,14 @@ def marks(*cells: Any) -> list[str]:
 def busy(*cells: Any) -> list[str]:
     """Return the marks of a busy machine, `BUSY`, in cells of a column `marks`."""
     return [mark for mark in marks(*cells) if mark in BUSY]
+
+
+def disturbance(kind: str, others: float, of: str = "") -> str:
+    """Return what other processes did on a device meanwhile, in words: how many computed on a GPU,
+    or how many cores they used.
+    """
+    if not others:
+        return ""
+    if kind == "cuda":
+        return f"timed while {others:.0f} other process(es) computed on the device"
+    return f"timed while other processes used {others:.1f}{of} cores"

@@ -429,4 +429,4 @@ def _due(n: int, first: int) -> bool:
 
 
 def _drifts(values: ArrayLike) -> bool:
-    return abs(trend(values)) > DRIFT
+    return bool(abs(trend(values)) > DRIFT)

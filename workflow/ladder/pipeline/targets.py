@@ -270,10 +270,10 @@ class Targets:
         return sum(swept) + sum(campaign.confirmations(kind, problem) for problem in problems)
 
     def tables_mb(self, device: str) -> int:
-        """Return the memory that the job of a dataset's tables asks for, in MB: 10 KB for each row of
-        the samples.
+        """Return the memory that the job of a dataset's tables asks for, in MB: 1 KB for each row of
+        the samples. It takes 5 KB for each of the largest kernel or part of the confirmation.
         """
-        return 1000 + self.measurements(device) // 100
+        return 1000 + self.measurements(device) // 1000
 
     def tables_minutes(self, device: str) -> int:
         """Return how long that job may take, in minutes."""

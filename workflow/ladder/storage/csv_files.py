@@ -1,10 +1,12 @@
 """Tables as CSV files: the same data give the same bytes."""
 
+import io
 import re
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
+import numpy as np
 import pandas as pd
 
 from ladder.core.errors import InputError
@@ -17,18 +19,30 @@ QUOTED = re.compile('[,"\r\n]')
 
 def to_csv(table: pd.DataFrame) -> bytes:
     """Return a table as CSV with six significant digits. The same data give the same bytes."""
-    lines = zip(*(_cells(table[name]) for name in table), strict=True)
-    return "".join(",".join(line) + "\n" for line in [table.columns, *lines]).encode()
+    file = io.BytesIO()
+    append(file, table)
+    return file.getvalue()
 
 
-def _cells(column: pd.Series) -> list[str]:
-    return [
-        "" if missing else f"{value:.6g}" if isinstance(value, float) else _quoted(str(value))
-        for value, missing in zip(column.tolist(), column.isna(), strict=True)
-    ]
+def append(file: IO[bytes], table: pd.DataFrame) -> None:
+    """Write a table to a file in the form that `to_csv` returns, or more rows of a table that the
+    file has the beginning of.
+    """
+    if not file.tell():
+        file.write((",".join(table.columns) + "\n").encode())
+    for start in range(0, len(table), WRITTEN):
+        rows = table[start : start + WRITTEN]
+        lines = zip(*(_cells(rows[name]) for name in table), strict=True)
+        file.write("".join(",".join(line) + "\n" for line in lines).encode())
 
 
-@lru_cache(1 << 12)
+def _cells(column: pd.Series) -> Sequence[str]:
+    places, values = pd.factorize(column)  # most values are in many rows
+    texts = [_quoted(f"{each:.6g}" if isinstance(each, float) else str(each)) for each in values]
+    cells: list[str] = np.array([*texts, ""], object)[places].tolist()  # place -1: missing
+    return cells
+
+
 def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if QUOTED.search(text) else text
 
@@ -38,6 +52,8 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
     write_whole(path, to_csv(table))
 
 
+WRITTEN = 10_000
+"""The rows of a table that are turned into text at a time."""
 PIECE = 100_000
 """The rows of a table that are held at a time if not all of them are kept."""
 

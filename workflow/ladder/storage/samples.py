@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,18 +71,18 @@ def _replaced(data: bytes, old: str, new: str) -> bytes:
     return before + new.encode() + after
 
 
-def _check(path: Path, table: pa.Table) -> None:
+def _check(path: Path, file: pq.ParquetFile) -> None:
     """Raise `ValueError` if a file has changed since it was written.
 
     `crc32` is the checksum of the whole file with `UNKNOWN` in its place. A file of an older
     program has the checksum of its rows and session as JSON instead.
     """
-    metadata = table.schema.metadata or {}
+    metadata = file.schema_arrow.metadata or {}
     if checksum := metadata.get(b"crc32", b"").decode():
         actual = zlib.crc32(_replaced(path.read_bytes(), checksum, UNKNOWN))
     else:
         checksum, actual, comma = metadata.get(b"checksum", b"").decode(), zlib.crc32(b"[["), ""
-        for batch in table.to_batches(max_chunksize=BATCH):
+        for batch in file.iter_batches(BATCH):
             rows = json.dumps(batch.to_pylist())[1:-1]
             actual = zlib.crc32(f"{comma}{rows}".encode(), actual)
             comma = ", "
@@ -91,8 +91,8 @@ def _check(path: Path, table: pa.Table) -> None:
         raise ValueError("its checksum is that of other contents")
 
 
-def _session(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(metadata.get(b"session", b"{}"))
+def _session(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads((metadata or {}).get(b"session", b"{}"))
     return made
 
 
@@ -117,33 +117,58 @@ def last_time(path: Path) -> datetime:
     )
 
 
-def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the measurements in a Parquet file and its session.
+def columns(path: Path, names: Sequence[str] = SCHEMA.names, check: bool = True) -> pa.Table:
+    """Return columns of a Parquet file of measurements, in the types of `SCHEMA`.
 
-    Columns that were added after it was written are None: samples outlive the program that took
-    them. Raises `InputError` if the file is not one of ours, or has changed since it was written.
+    Columns that were added after it was written are null: samples outlive the program that took
+    them. Raises `InputError` if the file is not one of ours, or has changed since it was written,
+    which is not checked again without `check`.
     """
     try:
         # pq.read_table imports pandas, which takes longer than reading
-        table = pq.ParquetFile(path).read()
-        if not (
-            {"key", "samples_us"} <= set(table.schema.names) and all(map(is_known, table.schema))
-        ):
+        file = pq.ParquetFile(path)
+        fields = file.schema_arrow
+        if not ({"key", "samples_us"} <= set(fields.names) and all(map(is_known, fields))):
             raise InputError(
                 f"{path}: expected the columns {', '.join(SCHEMA.names)}; got "
-                f"{', '.join(table.schema.names)}"
+                f"{', '.join(fields.names)}"
             )
-        _check(path, table)
+        if check:
+            _check(path, file)
+        table = file.read(columns=[name for name in names if name in fields.names])
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(
             f"{path}: not a Parquet file of measurements: {error}. Where it is committed, restore "
             "it: git checkout. Else remove it "
             "and run again: what a journal beside it has is kept"
         ) from None
-    rows = [dict.fromkeys(SCHEMA.names) | row for row in table.to_pylist()]
-    for row in rows:
-        row |= {name: int(row[name]) for name in THREES if str(row[name]).isdigit()}
-    return rows, _session(table.schema.metadata or {})
+    ours = table.cast(pa.schema(map(SCHEMA.field, table.column_names)))
+    # `empty_table` imports pandas too
+    every = pa.Table.from_batches([], pa.schema(map(SCHEMA.field, names)))
+    return pa.concat_tables([every, ours], promote_options="default")
+
+
+def rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a table of `columns`."""
+    made: list[dict[str, Any]] = table.to_pylist()
+    for name in set(THREES) & set(table.column_names):
+        for row in made:
+            row[name] = number(row[name])
+    return made
+
+
+def number(value: Any) -> Any:
+    """Return the value of a column of `THREES`: a number, or the text of three."""
+    return int(value) if str(value).isdigit() else value
+
+
+def read(
+    path: Path, names: Sequence[str] = SCHEMA.names
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return columns of the measurements in a Parquet file as rows, and its session. Raises
+    `InputError` as `columns` does.
+    """
+    return rows(columns(path, names)), session(path)
 
 
 def swept(folder: Path) -> list[dict[str, Any]]:
@@ -170,5 +195,5 @@ def is_refused(row: Mapping[str, Any]) -> bool:
     return any(
         other["status"] in FAILED and all(other[name] == row[name] for name in CANDIDATE)
         for path in confirmations(row["folder"])
-        for other in read(path)[0]
+        for other in read(path, (*CANDIDATE, "status"))[0]
     )
