@@ -11,9 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = {
-    "package": (140_000, ("workflow",)),
-    "tests": (175_200, ("tests",)),
-    "book and studies": (26_900, ("book", "studies", "envs", "kernels")),
+    "package": (156_200, ("workflow",)),
+    "tests": (187_800, ("tests",)),
+    "book and studies": (27_800, ("book", "studies", "envs", "kernels")),
 }
 """The most tokens of each part, and its folders. A new capability may raise a number; its commit
 says by how much and why.
