@@ -55,9 +55,9 @@ def judge(
 
 
 def open(folder: Folder) -> "Dataset":
-    """Return the dataset in a folder such as `results/default/nvidia-h200`. Its tables are
-    DataFrames: `summary`, `best`, `pairs`, `rounds`, `references`, `costs` and `models`, with the
-    columns and units of docs/data.md. Raises `ladder.core.errors.InputError` if the folder has
+    """Return the dataset in a folder such as `results/default/nvidia-h200`. Its `tables()` are
+    DataFrames by name: `summary`, `best`, `pairs`, `rounds`, `references`, `costs`, `resources` and
+    `models`, with the columns and units of docs/data.md. Raises `ladder.core.errors.InputError` if the folder has
     none.
     """
     from pathlib import Path

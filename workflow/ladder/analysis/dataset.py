@@ -24,8 +24,7 @@ from ladder.model.hardware_limits import flop_per_clock
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import is_rung
 from ladder.model.problem import VARIED
-from ladder.storage import samples
-from ladder.storage.columns import names
+from ladder.storage import columns, samples
 from ladder.storage.csv_files import append, read_csv
 from ladder.storage.dataset_layout import (
     COUNTERS,
@@ -178,7 +177,7 @@ class Dataset:
         swept, best = [], []
         for measured in self._swept():
             summary = tables.summarize(measured, self._known)
-            yield "summary", summary[names("summary")]
+            yield "summary", summary[columns.names("summary")]
             if "models" in wanted:
                 for piece in tables.models(summary, self._compiled, self.environment):
                     yield "models", piece
@@ -209,12 +208,12 @@ class Dataset:
         yield "resources", self.resources
 
     def tables(self, names: Collection[str] = TABLES) -> dict[str, pd.DataFrame]:
-        """Return the named tables."""
+        """Return the named tables. Whole numbers without a missing one are of type `int64`."""
         pieces = defaultdict[str, list[pd.DataFrame]](list)
         for name, piece in self._pieces(names):
             if name in names:
                 pieces[name].append(piece)
-        return {name: pd.concat(pieces[name], ignore_index=True) for name in names}
+        return {name: _typed(name, pd.concat(pieces[name], ignore_index=True)) for name in names}
 
     def write(self, paths: Mapping[str, Path]) -> None:
         """Write each table as CSV to its path, in pieces."""
@@ -250,6 +249,18 @@ class Dataset:
     def binaries(self) -> dict[Candidate, str]:
         """The SHA-256 of each candidate's binary."""
         return {candidate(row): row["sha256"] for row in self.resources.to_dict("records")}
+
+
+def _typed(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table made of pieces, with the type of its whole numbers."""
+    whole = [
+        column.name
+        for column in columns.tables()[name].columns
+        if column.type != "float64"  # a padding is text, or a whole number
+        and pd.api.types.is_float_dtype(table.get(column.name))
+        and table[column.name].notna().all()
+    ]
+    return table.astype(dict.fromkeys(whole, "int64"))
 
 
 def load(
