@@ -271,6 +271,8 @@ def test_the_projects_own_kernels_have_models_and_legal_configurations():
         "  #  include NAME // a macro",
         '#/* why */include "y.h"',
         '/* why */ #include "y.h"',
+        '/* why\n*/#include "y.h"',
+        '#/*\n*/include "y.h"',
         '# \\\ninclude "y.h"',
         '#include /* why */ "y.h"',
         '#include_next "y.h"',
@@ -293,6 +295,18 @@ def test_a_file_that_is_read_unseen_is_refused(tmp_path, line, where):
         InputError, match=rf'{folder / where}: line \d+: got .*; expected #include "'
     ):
         kernel_file.parse(path)
+
+
+@pytest.mark.parametrize("lines", ["\n", "/*\n", "#\n", "#/* */\n", '#include "y.h"\n'])
+def test_a_long_file_is_read_in_one_pass(tmp_path, lines):
+    """Else hours pass with as many lines as a receipt may have."""
+    text = PLAIN.replace("---\n", "---\nparameters: {P: 1}\n", 1) + lines * 100_000
+    path = written(tmp_path / "a.c", text)
+    if "#/" in lines:
+        with pytest.raises(InputError, match="without a macro or a comment"):
+            kernel_file.parse(path)
+    else:
+        assert kernel_file.parse(path).includes == []
 
 
 def test_what_a_kernel_includes_is_found_however_it_is_written(tmp_path):

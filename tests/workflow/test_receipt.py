@@ -85,6 +85,30 @@ def test_a_fault_is_reproduced_too_and_what_differs_is_named(trials, gpus):
     assert '\n  driver: "1.0" there, "2.0" here\n' in output
 
 
+@pytest.mark.parametrize(
+    ("change", "code", "printed"),
+    [
+        (lambda data, *_: data["environment"].update(fingerprint={"\x1b[2J": 1}), 0, "\\x1b[2J: 1"),
+        (lambda data, result, _: result.update(marks=["\x1b[2J"]), 5, "again: \\x1b[2J"),
+        (
+            lambda data, _, outcome: outcome.update(
+                ratio={"value": 1e18, "low": 5e-324, "high": 5e-324}
+            ),
+            5,
+            "not distinguishable",
+        ),
+        (lambda data, _, outcome: outcome.update(configuration="A=1,2"), 2, "such as BM=64 BN=64"),
+    ],
+)
+def test_what_a_stranger_wrote_is_printed_as_text_and_computed_as_numbers(
+    trials, change, code, printed
+):
+    receipt(trials)
+    changed(trials, change)
+    output = trials.ladder("check", "r.json", code=code)
+    assert printed in output and "\x1b" not in output
+
+
 def test_the_gravest_answer_counts(trials):
     receipt(trials)
     text = (trials.root / "r.json").read_text()
@@ -102,6 +126,12 @@ def test_the_gravest_answer_counts(trials):
         ({"source": {"include/mine.cu": ""}}, 'source: got "include/mine.cu"; expected a kernel'),
         ({"source": {"mine.c": ""}}, 'source: got "mine.c"; expected a kernel'),
         ({"source": {}}, 'source: got ""; expected a kernel'),
+        ({"source": {"mine.cu": "#include </proc/kmsg>"}}, 'got #include "/proc/kmsg"; expected'),
+        ({"source": {"mine.cu": '# include "a/../b"'}}, 'got #include "a/../b"; expected files of'),
+        ({"source": {"mine.cu": "", "a" * 201: ""}}, "expected a name"),
+        ({"kernel": "../mine"}, 'source: got "mine.cu"; expected a kernel'),
+        ({"kernel": "/mine"}, 'source: got "mine.cu"; expected a kernel'),
+        ({"kernel": "\0/mine"}, 'source: got "mine.cu"; expected a kernel'),
         ({"problems": []}, "a kernel was not tried there"),
         ({"kernel": 3}, "r.json: line 1: kernel: got 3; expected such as cuda/mine"),
         ({"more": 3}, "line 1: unknown key 'more'"),
@@ -117,6 +147,7 @@ def test_what_a_stranger_wrote_is_refused_in_one_line(trials, changes, message):
     assert message in line
     made = set(trials.root.parent.rglob("*")) - before
     assert all(path.is_relative_to(trials.kept / "receipts") for path in made)
+    assert not made or "sha256" in changes  # else nothing is written
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 9999, '{"schema": null}'])

@@ -2,6 +2,7 @@
 measured. Everything in a receipt is data of a stranger.
 """
 
+import itertools
 import json
 import math
 import re
@@ -13,10 +14,10 @@ from typing import Any
 from ladder.cli import trial
 from ladder.cli.trial_verdict import binary
 from ladder.core import verdicts, yaml_schema
-from ladder.core.errors import MEASURE_AGAIN, InputError, one_of
+from ladder.core.errors import MEASURE_AGAIN, InputError, one_of, plain
 from ladder.core.files import digest, write_whole
 from ladder.measuring.verdict import SCHEMA, Estimate, OnProblem, Outcome, Verdict
-from ladder.model.kernel import KIND_OF, Configuration, Kernel
+from ladder.model.kernel import INCLUDE, KIND_OF, Configuration, Kernel
 from ladder.model.kernel_file import known, parse
 from ladder.model.problem import VARIED, Problem
 
@@ -40,6 +41,8 @@ HOST_CODE = (".c", ".py")
 """Kernels in these languages run on the host, or are compiled by what they say there."""
 NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+-]*/)*[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 """The name of a file of a kernel: it leads out of no folder."""
+MOST_CHARACTERS = 200
+"""Of such a name."""
 
 
 def of_campaign(folder: Path, names: Sequence[str]) -> str:
@@ -158,10 +161,11 @@ def check(given: Namespace) -> int:
             answer, words = _answer(
                 then, verdict.problems[0], there.get("slug") == here.get("slug")
             )
-            print(f"  {Problem(**then['problem']).label}: {answer}: {words}", flush=True)
+            line = f"  {Problem(**then['problem']).label}: {answer}: {words}"
+            print(plain(line), flush=True)
             answers.append(answer)
         for line in _differences(data["environment"], verdict.environment):
-            print(f"  {line}")
+            print(plain(f"  {line}"))
     worst = min(answers, key=list(CODES).index, default=REPRODUCED)
     print(f"{worst}; {answers.count(REPRODUCED)} of {len(answers)} reproduced")
     return CODES[worst]
@@ -172,17 +176,23 @@ def _rebuilt(data: Mapping[str, Any], source: Path) -> Kernel:
     is that which the verdict names.
     """
     files: Mapping[str, str] = data["source"]
-    kind = data["kernel"].partition("/")[0]
+    kind, first = data["kernel"].partition("/")[0], next(iter(data["source"]), "")
+    for name, text in files.items():
+        if not NAME.fullmatch(name) or len(name) > MOST_CHARACTERS:
+            raise InputError(f"{source}: source: got {yaml_schema.shorten(name)}; expected a name")
+        for included in itertools.chain(*INCLUDE.findall(text)):
+            if included.startswith("/") or ".." in Path(included).parts:
+                raise InputError(
+                    f"{source}: source: got #include {yaml_schema.shorten(included)}; expected "
+                    "files of the receipt"
+                )
+    if KIND_OF.get(Path(first).suffix) != kind or first != Path(first).name:
+        raise InputError(f"{source}: source: got {yaml_schema.shorten(first)}; expected a kernel")
     folder = trial.folder() / "receipts" / digest(files) / kind
     for name, text in files.items():
-        if not NAME.fullmatch(name):
-            raise InputError(f"{source}: source: got {yaml_schema.shorten(name)}; expected a name")
         path = (folder.parent if name.startswith("include/") else folder) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode(errors="replace"))
-    first = next(iter(files), "")
-    if KIND_OF.get(Path(first).suffix) != kind or first != Path(first).name:
-        raise InputError(f"{source}: source: got {yaml_schema.shorten(first)}; expected a kernel")
     kernel = parse(folder / first)
     if kernel.digest != data["sha256"]:
         raise InputError(
@@ -228,9 +238,10 @@ def _answer(then: Mapping[str, Any], now: OnProblem, same_device: bool) -> tuple
         return ANOTHER, words
     if marks := [*now.marks, *then["marks"]]:
         return verdicts.SAME, f"{words}; measure again: {', '.join(marks)}"
-    quotient, most = math.log(here.value / was.value), math.log(1 + WITHIN)
-    low = quotient - math.hypot(math.log(here.value / here.low), math.log(was.high / was.value))
-    high = quotient + math.hypot(math.log(here.high / here.value), math.log(was.value / was.low))
+    most, log = math.log(1 + WITHIN), math.log  # of each: a stranger's quotient may be 0
+    quotient = log(here.value) - log(was.value)
+    low = quotient - math.hypot(log(here.value / here.low), log(was.high) - log(was.value))
+    high = quotient + math.hypot(log(here.high / here.value), log(was.value) - log(was.low))
     if -most <= low <= high <= most:
         return REPRODUCED, words
     return NOT_REPRODUCED if low > most or high < -most else verdicts.SAME, words

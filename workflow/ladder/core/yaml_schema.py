@@ -63,12 +63,14 @@ class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        seen: set[str] = set()
         for key in keys:
-            if not isinstance(key, str) or keys.count(key) > 1:
+            if not isinstance(key, str) or key in seen:
                 fault = "is given twice" if isinstance(key, str) else "is not text"
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key} {fault}", node.start_mark
                 )
+            seen.add(key)
         return super().construct_mapping(node, deep)
 
 

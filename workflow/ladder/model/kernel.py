@@ -48,7 +48,7 @@ OPTIONS = {"maxrregcount": "--maxrregcount={}", "dlcm": "--ptxas-options=-dlcm={
 the command line (CUDA Compiler Driver NVCC, "NVCC Command Options"; NVRTC, "Supported Compile
 Options").
 """
-INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+INCLUDE = re.compile(r'^[^\S\n]*#[^\S\n]*include[^\S\n]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\s+", re.DOTALL)
 """Comments and blanks of C++."""

@@ -55,12 +55,14 @@ _LANGUAGES = {
 """Keys that only kernels in some languages have, with the suffixes of these."""
 _HEADER = re.compile(r"\A\s*(?:/\*|\"{3})---\n(.*?)\n---(?:\*/|\"{3})", re.DOTALL)
 _PATH = re.compile(r"[./].*|.*/")
-_GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
 _READS = re.compile(
-    rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)",
+    r"^(?:.*\*/)?[^\S\n]*((?:#|%:)(?:[^\S\n]|\\\n)*+"
+    r"(?:/\*|(?:include|include_next|import|embed)\b).*)|(\.incbin\b.*)",
     re.MULTILINE,
 )
-"""Everything that makes a compiler read another file. `INCLUDE` must see it too."""
+"""Everything that may make a compiler read another file. `INCLUDE` must see it too. No pattern
+passes over lines: in a stranger's file that could take hours.
+"""
 
 
 def device_names(environment: Mapping[str, Any]) -> dict[str, int]:
@@ -170,7 +172,7 @@ def _check_code(kernel: Kernel) -> None:
     for path in (kernel.path, *kernel.includes):
         text = kernel.text if path == kernel.path else path.read_text(errors="replace")
         for name in kernel.parameters:
-            if macro := re.search(rf"^\s*#\s*define\s+{name}\b", text, re.MULTILINE):
+            if macro := re.search(rf"^[^\S\n]*#[^\S\n]*define[^\S\n]+{name}\b", text, re.MULTILINE):
                 raise InputError(
                     f"{_line(path, text, macro.end())}: got {macro[0].strip()}; expected no macro "
                     f"of this name: the pipeline defines the parameter {name}"
