@@ -269,6 +269,18 @@ def test_a_long_launch_that_was_checked_is_not_made_again_to_see_how_long_it_tak
     assert {name: series[name].repeats for name in series} == {"long": 1, "short": 5, "loaded": 5}
 
 
+@pytest.mark.parametrize("waits", [lambda turn: False, lambda turn: turn % 5 == 2])
+def test_a_launch_that_waits_when_it_is_checked_has_samples_of_many_launches(waits):
+    """As the others have, whose results then share the cache with each other."""
+    device = Bench(kernel=lambda turn: 2e4 if waits(turn) else 100.0, reference=50.0)
+    kernel = device.launches["kernel"]
+    kernel.us, kernel.ready = 2e4, True
+    series = run(device)["kernel"]
+    assert series.repeats == 5
+    assert len(series.samples) == len(series.reference) >= 10
+    assert sum(each.compare for each in device.rounds) == 1 and series.errors.ref2 > 0
+
+
 @pytest.mark.parametrize("rotates", [True, False])
 @pytest.mark.parametrize("state", ["warm", "cold"])
 def test_samples_have_as_many_launches_as_before_where_that_is_known(state, rotates):

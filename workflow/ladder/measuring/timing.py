@@ -173,18 +173,14 @@ class Rounds:
         members = [self.reference, *self.active.values()]
         for member, us in zip(members, request.us, strict=False):
             member.us = us
+        self.request = request
+        self.as_before = dict(zip(members, request.repeats, strict=False))
+        """The launches in a sample, where that is known."""
         # in random order: the first one in a round is timed while the clock still rises
         self.everyone = self._shuffled()
         unknown = [member for member in self.everyone if not member.us]
         self._time_roughly(unknown)
-        repeats = self._repeats(self.limits.sample_us if device.rotates or not self.cold else 0.0)
-        if request.repeats and max(repeats.values()) > 1:
-            repeats = dict(zip(members, request.repeats, strict=True))
-        if unknown != self.everyone or max(repeats.values()) > 1:  # else there are such samples
-            self._make_samples(repeats)
-        for member in self.everyone:
-            member.series = Series(member.sample.times)
-        self._begin(request)
+        self._count_launches(has_samples=unknown == self.everyone)
 
     @property
     def done(self) -> bool:
@@ -215,6 +211,8 @@ class Rounds:
         )
         faults = {member: self._fault(member, times[member]) for member in order[: spoilt + 1]}
         whole = spoilt == len(order)
+        if not any(faults.values()) and self._shorter_than_checked(times):
+            return {}
         counted = whole and not (compare and any(member.short for member in self.everyone))
         for member in self.active.values():
             series, timed = member.series, times[member]
@@ -238,6 +236,20 @@ class Rounds:
                 series.stop = series.stop or "slow"
             series.stop = series.stop or reason_to_stop(series, self.limits, best)
         return self._finished()
+
+    def _count_launches(self, has_samples: bool = False) -> None:
+        """Begin, with as many launches a sample as their times say. `has_samples` says whether there
+        are some of one launch.
+        """
+        rotates = self.device.rotates or not self.cold
+        repeats = self._repeats(self.limits.sample_us if rotates else 0.0)
+        if max(repeats.values()) > 1:
+            repeats |= self.as_before
+        if not has_samples or max(repeats.values()) > 1:
+            self._make_samples(repeats)
+        for member in self.everyone:
+            member.series = Series(member.sample.times)
+        self._begin(self.request)
 
     def _begin(self, request: Time) -> None:
         """Choose what the warm-up repeats, and the round that is compared.
@@ -315,6 +327,24 @@ class Rounds:
             for member in self.everyone
         }
         return {member: max(1, math.ceil(sample_us / max(us, 0.5))) for member, us in alike.items()}
+
+    def _shorter_than_checked(self, times: Mapping[_Member, Timed]) -> bool:
+        """Begin again if a launch that took long so far is a short one, and return whether it is.
+
+        Without that, a launch that knows its check by the whole numbers, and waits there, would get
+        samples of one launch: others share the cache with the results of many.
+        """
+        shorter = [
+            member
+            for member, timed in times.items()
+            if member.us >= KNOWN_US and timed.us < self.limits.sample_us
+        ]
+        for member in shorter:
+            member.us = times[member].us
+        if shorter:
+            self.turn = 0
+            self._count_launches()
+        return bool(shorter)
 
     def _was_stopped(self, stops: int) -> bool:
         """Return whether the process was stopped since there were so many `stops`, if that is still
