@@ -130,6 +130,24 @@ def test_a_header_that_leaves_one_commit_without_times(repository, base, head, c
     assert reason in row["reason"]
 
 
+def test_what_only_the_control_failed_at_is_measured_again():
+    made = pair()
+    made.sides[gate.CONTROL].status, made.sides[gate.CONTROL].reason = "timeout", "no answer"
+    said = gate.judge(made, 1, 0.01)
+    assert (said.result, said.reason) == (
+        "measure again",
+        "the base's own binary timeout: no answer",
+    )
+
+
+@pytest.mark.parametrize(("base", "code"), [("", 1), ("precision: tf32\n", 0)])
+def test_a_head_may_not_ask_for_wider_bounds_than_the_base(repository, base, code):
+    rounded = "right(); c *= 1 + 1e-5 * (p.distribution == 'uniform')"
+    change(repository, "right()", rounded, base, "precision: tf32\n")
+    (row,) = gated(repository, "HEAD", code=code)["rows"]
+    assert row["head"]["status"] == ("incorrect" if code else "correct")
+
+
 def test_only_what_differs_is_timed_unless_it_is_named(repository):
     header = repository.root / "kernels" / "include" / "a.cuh"
     write(repository, 'right()\n#include "a.cuh"')
@@ -170,6 +188,29 @@ def test_two_commits_are_measured_as_they_are_and_the_checkout_stays(repository)
     assert (report["head"]["given"], report["head"]["dirty"]) == ("", True)
     assert "head the working tree (" in command.markdown(report)
     assert ", with changes)" in command.markdown(report)
+
+
+def test_a_commit_has_all_that_it_is_measured_with(repository):
+    """An archive leaves some of a commit out, and the working tree has more than a commit."""
+    write(repository, 'right()\n#include "new.cuh"')
+    commit()
+    kernels = repository.root / "kernels"
+    written(kernels / "include" / "new.cuh", "// new\n")
+    (kernels / "cuda" / ".#mine.cu").symlink_to("nobody@nowhere.1")  # as an editor does
+    message = f"mine.cu: includes {kernels}/include/new.cuh, which its commit does not have"
+    assert message in repository.ladder("gate", "HEAD", code=2)
+    (kernels / "cuda" / ".#mine.cu").unlink()
+    commit()
+    assert gated(repository, "HEAD")["rows"] == []
+    attributes = written(kernels / ".gitattributes", "cuda/mine.cu export-ignore\n")
+    commit()
+    message = "kernels/cuda/mine.cu: a link, a submodule, or excluded from archives; expected files"
+    assert message in repository.ladder("gate", "HEAD~1..HEAD", code=2)
+    attributes.unlink()
+    (kernels / "cuda" / "mine.cu").rename(kernels / "other")
+    (kernels / "cuda" / "mine.cu").symlink_to("../other")
+    commit()
+    assert message in repository.ladder("gate", "HEAD", code=2)
 
 
 def test_a_gate_on_a_busy_gpu_or_without_time_knows_nothing(repository, gpus):

@@ -52,6 +52,8 @@ from ladder.model.campaign import Campaign, check_memory
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover
 
+FILES = ("100644", "100755")
+"""The modes of plain files in git."""
 Kernels = Mapping[str, Kernel | None]
 """A kernel as the commit of each role has it."""
 
@@ -121,7 +123,7 @@ def gate(given: Namespace) -> dict[str, Any]:
 def _git(*arguments: str) -> str:
     """Return what git prints about the project's repository. Raises `InputError` if it refuses."""
     command = ["git", "-C", str(places.project()), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         raise InputError(
             f"{shlex.join(command)}: {done.stderr.strip()}; expected BASE or BASE..HEAD, commits of "
@@ -144,23 +146,42 @@ def _commits(text: str) -> dict[str, dict[str, Any]]:
 
 
 def _extract(commit: Mapping[str, Any], folder: Path) -> None:
-    """Copy the kernels of a commit, or of the working tree, to a folder."""
+    """Copy the kernels of a commit, or of the working tree, to a folder. Raises `InputError` if a
+    commit has what git does not copy, such as links and files with the attribute `export-ignore`.
+    """
     tree, archive = places.project() / "kernels", f"{folder}.zip"
     if commit["given"]:
         _git("archive", "--output", archive, commit["commit"], "kernels")
         shutil.unpack_archive(archive, folder)
+        listed = _git("ls-tree", "-r", "-z", commit["commit"], "kernels")
+        for entry in listed.split("\0")[:-1]:
+            about, _, name = entry.partition("\t")
+            if about.split()[0] not in FILES or not (folder / name).is_file():
+                raise InputError(
+                    f"{commit['given']}: {name}: a link, a submodule, or excluded from archives; "
+                    "expected files in kernels/"
+                )
     elif tree.exists():
-        shutil.copytree(tree, folder / "kernels")
+        # editors leave links to nothing
+        shutil.copytree(tree, folder / "kernels", ignore_dangling_symlinks=True)
 
 
 def _chosen(folder: Path, patterns: Sequence[str]) -> dict[str, Kernels]:
     """Return the kernels that match a pattern, by id; without patterns, those that differ. Raises
-    `InputError` for a pattern without a kernel, and for a header of the head that cannot be used.
+    `InputError` for a pattern without a kernel, for a header of the head that cannot be used, and
+    for an included file that only the working tree has.
     """
     refused: dict[str, InputError] = {}
     trees = {role: discover(folder / role, refused if role == HEAD else None) for role in ROLES}
     if refused:
         raise refused.popitem()[1]
+    for kernel in [*trees[HEAD].values(), *trees[BASE].values()]:
+        for path in kernel.includes:
+            if path.is_relative_to(places.project() / "kernels"):
+                raise InputError(
+                    f"{kernel.path.relative_to(folder)}: includes {path}, which its commit does "
+                    "not have; expected it there"
+                )
     known = list(dict.fromkeys([*trees[HEAD], *trees[BASE]]))
     kernels = {id: {role: trees[role].get(id) for role in ROLES} for id in known}
     for pattern in patterns:
@@ -192,16 +213,20 @@ def _built(
     or else in all of its own.
     """
     own = next(kernel.element_types for role in (HEAD, BASE) if (kernel := kernels[role]))
+    # what the base computes exactly, the head has to compute as exactly
+    exact = any(kernel and not kernel.precision for kernel in kernels.values())
     for element_type in [each for each in campaign.element_types if each in own] or own:
         sides = {
-            role: _side(kernel, element_type, arch, folder / role / id)
+            role: _side(kernel, element_type, arch, folder / role / id, exact)
             for role, kernel in kernels.items()
         }
         yield Pair(id, element_type, sides)
 
 
-def _side(kernel: Kernel | None, element_type: str, arch: str, folder: Path) -> Side:
-    """Return a kernel of one commit, compiled with the parameters in its header."""
+def _side(kernel: Kernel | None, element_type: str, arch: str, folder: Path, exact: bool) -> Side:
+    """Return a kernel of one commit, compiled with the parameters in its header. `exact` says to
+    verify it by the element type's precision whatever the header says.
+    """
     if kernel is None or element_type not in kernel.element_types:
         return Side(ABSENT)
     configuration = Configuration(element_type, tuple(kernel.parameters.items()))
@@ -210,7 +235,7 @@ def _side(kernel: Kernel | None, element_type: str, arch: str, folder: Path) -> 
     if row.status != COMPILED:
         return Side(row.status, row.reason)
     names = kernel.name, row.configuration, str(kernel.path), str(folder / row.binary)
-    candidate = Candidate(*names, row.sha256, kernel.precision)
+    candidate = Candidate(*names, row.sha256, "" if exact else kernel.precision)
     return Side(COMPILED, "", candidate, [row.sha256, *kernel.geometry])
 
 

@@ -221,6 +221,10 @@ def _unmeasured(pair: Pair) -> Verdict:
     statuses = {side.status for side in pair.sides.values()}
     if statuses == {COMPILED}:
         return Verdict(PASSED, verdicts.SAME, "the same machine code")
+    control = pair.sides[CONTROL]
+    if pair.sides[BASE].status == pair.sides[HEAD].status == CORRECT:
+        why = f"the base's own binary {control.status}: {control.reason}"
+        return Verdict(verdicts.AGAIN, verdicts.AGAIN, why)
     neither = statuses <= {"not_supported", "skipped"}
     passes = neither or pair.sides[HEAD].status in (ABSENT, CORRECT)
     words = [
