@@ -77,6 +77,21 @@ def test_a_kernel_with_the_name_of_another_at_home_is_refused(root):
         load(["cpu/*"])
 
 
+def test_a_name_means_the_kernel_of_home_whatever_the_kind(root):
+    written(
+        places.HOME / "kernels/cuda/rung.cu",
+        "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n",
+    )
+    written(root / "kernels/cpu/rung.c", kernel())
+    written(root / "kernels/cpu/home.c", kernel("x.h"))
+    kernel_file.known.cache_clear()
+    try:
+        assert kernel_file.known()["rung"].kind == "cuda"
+        assert set(kernel_file.known()) == {"rung", "home", "project"}
+    finally:
+        kernel_file.known.cache_clear()
+
+
 def load(patterns):
     data = {"campaign": "t", "problems": {"cpu": [[8, 8, 8]]}, "kernels": patterns}
     files = (file for pattern in patterns for file in kernel_file.files_of(pattern) or [])

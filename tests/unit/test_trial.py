@@ -47,8 +47,8 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
-def best(root, **given):
-    tried, problem = root / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64, **given)
+def best(root, tried="kernels/cuda/mine.cu", **given):
+    tried, problem = root / tried, Problem(64, 64, 64, **given)
     fastest = best_rung.best_rung(NVIDIA_X, tried, problem)
     return fastest and fastest[0].stem
 
@@ -121,6 +121,12 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(root):
     assert best(root) == "fast"
     assert best(root, element_type="float64") == "slow"
     assert best(root, padding=3) == "padded"
+
+
+def test_a_file_with_the_name_of_the_best_rung_is_timed_beside_it(root):
+    measured(root / "results/a/nvidia-x", ("slow", 5.0), ("fast", 4.0))
+    assert best(root, "kernels/cuda/fast.cu") == "slow"
+    assert best(root, written(root / "own" / "fast.cu", "")) == "fast"
 
 
 def test_the_best_rung_is_the_one_with_the_highest_median_of_paired_ratios(root):

@@ -329,9 +329,11 @@ def known() -> Mapping[str, Kernel]:
     """Return the kernels of `everywhere` by name, as they are when this is first called.
 
     For those who know of a kernel no more than a table says. A table may name kernels that are
-    gone.
+    gone. A name means home's kernel, also if the project has one for the other device kind.
     """
-    return {kernel.name: kernel for kernel in everywhere().values()}
+    home = places.HOME / "kernels"
+    found = sorted(everywhere().values(), key=lambda each: each.path.is_relative_to(home))
+    return {kernel.name: kernel for kernel in found}
 
 
 def is_rung(name: str) -> bool:
