@@ -192,7 +192,12 @@ def engine(trials, monkeypatch):
 
 
 def test_a_sandbox_sees_the_kernels_and_nothing_else(trials, engine):
-    written(trials.root / "own" / "a.cu", '#include "b.h"\n')
+    secret = written(trials.root / "secret", "")
+    (trials.root / "own").mkdir()
+    (trials.root / "own" / "d.h").symlink_to(secret)
+    includes = "b.h", secret, "../secret", "d.h"
+    text = "".join(f'#include "{name}"\n' for name in includes)
+    written(trials.root / "own" / "a.cu", text)
     (trials.root / "own" / "a.yaml").write_text("{block: [1], grid: [1]}")
     for name in ("own/b.h", "own/c.h", "p.yaml"):
         (trials.root / name).write_text("[{square: 8}]")

@@ -117,10 +117,18 @@ def repeated(given: Namespace, *files: str) -> list[str]:
 def sandboxed(given: Namespace) -> int:
     """Try the files of a command line in a container; return the exit code. Raises `InputError`."""
     paths = [file.absolute() for file in given.files]
-    seen = [each for path in paths for each in (path, path.with_suffix(".yaml")) if each.exists()]
+    seen = [path for path in paths if path.exists()]
     for path in paths:
+        beside = [path.with_suffix(".yaml")]
         with suppress(InputError):  # which the container tells
-            seen += Tries(given, path, print, math.inf).kernel().includes
+            beside += Tries(given, path, print, math.inf).kernel().includes
+        # a kernel may name any file of its reader
+        folders = [folder.resolve() for folder in places.include_folders(path)]
+        seen += [
+            each
+            for each in beside
+            if each.exists() and any(map(each.resolve().is_relative_to, folders))
+        ]
     if given.problems and given.problems[0] not in "[{":
         given.problems = str(Path(given.problems).absolute())
         seen.append(Path(given.problems))
