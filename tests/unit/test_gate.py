@@ -444,6 +444,32 @@ def test_samples_of_different_lengths_do_not_count_and_become_alike():
     assert (len(only.processes), len(begun)) == (gate.MOST, gate.MOST + 1)
 
 
+class Ordered(Drawn):
+    """What is loaded first takes longer; some processes are disturbed."""
+
+    def __init__(self):
+        super().__init__(1.0, False)
+        self.firsts = []
+
+    def time_group(self, problem, candidates, limits, seed, keep, *, together, known):
+        others = int(self.random.random() < 0.3)
+        first = next(iter(candidates)).name
+        self.firsts += [] if others else [first]
+        for candidate in candidates:
+            us = 1.02 if candidate.name == first else 1.0
+            keep(candidate, OUTCOME | {"samples_us": [us] * 4, "other_processes": others})
+
+
+def test_each_side_is_loaded_first_as_often():
+    session, only = Ordered(), pair()
+    gate.measure(session, [only], 60, session.random, lambda text: None)
+    assert len(only.processes) == gate.MOST
+    half = gate.MOST // 2
+    for firsts in (session.firsts[:half], session.firsts[half:]):
+        assert sorted(firsts) == sorted([*gate.ROLES] * 2)
+    assert gate.judge(only, 1, 0.01).ratio[0] == pytest.approx(1)
+
+
 def judged(factor, disturbed=False):
     """The verdicts on the pairs of each of the gates of a head that takes longer by a factor."""
     session, made = Drawn(factor, disturbed), []

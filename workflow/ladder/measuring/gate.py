@@ -2,6 +2,7 @@
 again, in fresh processes; and the verdict on each pair.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,6 +92,9 @@ class Pair:
     how often it is repeated in a sample: all sides as often.
     """
 
+    orders: list[Sequence[Candidate]] = field(default_factory=list)
+    """The orders of loading the sides that have not had their turn; that of the next is last."""
+
     @property
     def open(self) -> bool:
         """Whether all sides are correct on the problem, so that they are timed."""
@@ -98,13 +102,17 @@ class Pair:
         return correct and self.problem is not None
 
     def time(self, session: Session, random: np.random.Generator) -> None:
-        """Time all sides in the same rounds. Which is loaded first is random.
+        """Time all sides in the same rounds. Each order of loading them has its turn: by the order
+        alone, all of a few processes could differ alike.
 
         What others disturbed does not count, nor samples of different lengths: the more launches a
         sample has, the more of a cache their results take from others.
         """
         roles = {side.candidate: role for role, side in self.sides.items() if side.candidate}
-        order = [list(roles)[place] for place in random.permutation(len(roles))]
+        if not self.orders:
+            orders = list(itertools.permutations(roles))
+            self.orders = [orders[place] for place in random.permutation(len(orders))]
+        order = self.orders[-1]
         outcomes: dict[Candidate, Mapping[str, Any]] = {}
         assert self.problem
         session.time_group(
@@ -123,6 +131,7 @@ class Pair:
             return
         alike = len({outcome["repeats"] for outcome in outcomes.values()}) == 1
         if alike and not any(outcome["other_processes"] for outcome in outcomes.values()):
+            self.orders.pop()
             self.processes.append(
                 {roles[each]: outcome["samples_us"] for each, outcome in outcomes.items()}
             )
