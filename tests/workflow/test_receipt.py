@@ -160,7 +160,7 @@ def test_a_file_that_is_no_receipt(trials, text):
 
 def test_a_program_from_a_receipt_runs_only_if_it_is_trusted(trials, monkeypatch):
     simulate_cpu(monkeypatch)
-    monkeypatch.setattr("ladder.cli.trial_verdict.disturbance", lambda *_: "")
+    monkeypatch.setattr("ladder.core.verdicts.disturbance", lambda *_: "")
     path = trials.write("right()", kind="cpu")
     trials.ladder("try", path, "--size=8", "--json=r.json")
     (line,) = trials.ladder("check", "r.json", code=2).splitlines()
