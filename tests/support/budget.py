@@ -11,8 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = {
-    "package": (156_200, ("workflow",)),
-    "tests": (187_800, ("tests",)),
+    "package": (157_000, ("workflow",)),
+    "tests": (189_400, ("tests",)),
     "book and studies": (27_800, ("book", "studies", "envs", "kernels")),
 }
 """The most tokens of each part, and its folders. A new capability may raise a number; its commit
