@@ -132,7 +132,7 @@ def test_the_gravest_answer_counts(trials):
         ({"kernel": "../mine"}, 'source: got "mine.cu"; expected a kernel'),
         ({"kernel": "/mine"}, 'source: got "mine.cu"; expected a kernel'),
         ({"kernel": "\0/mine"}, 'source: got "mine.cu"; expected a kernel'),
-        ({"problems": []}, "a kernel was not tried there"),
+        ({"problems": []}, "mine.cu was not tried there; expected results"),
         ({"kernel": 3}, "r.json: line 1: kernel: got 3; expected such as cuda/mine"),
         ({"more": 3}, "line 1: unknown key 'more'"),
         ({"schema": "gemm-ladder/verdict/2"}, 'schema: got "gemm-ladder/verdict/2"; expected gemm'),
@@ -148,6 +148,15 @@ def test_what_a_stranger_wrote_is_refused_in_one_line(trials, changes, message):
     made = set(trials.root.parent.rglob("*")) - before
     assert all(path.is_relative_to(trials.kept / "receipts") for path in made)
     assert not made or "sha256" in changes  # else nothing is written
+
+
+def test_all_is_refused_before_anything_is_measured(trials):
+    """The second verdict cannot be checked."""
+    one = receipt(trials)
+    text = "".join(json.dumps(each) + "\n" for each in (one, one | {"sha256": "0"}))
+    (trials.root / "r.json").write_text(text)
+    (line,) = trials.ladder("check", "r.json", code=2).splitlines()
+    assert 'sha256: got "0"' in line
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 9999, '{"schema": null}'])

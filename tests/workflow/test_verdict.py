@@ -1,6 +1,7 @@
 """The verdict of `ladder try` as data."""
 
 import json
+import os
 from dataclasses import fields
 
 import pytest
@@ -176,6 +177,9 @@ REFUSED = [
         "kernels/cuda/mine.cu --problems {problem:3}",
         "--problems {problem:3}: expected problems.cuda",
     ),
+    ("kernels/cuda/mine.cu --problems=", ".: cannot be read: Is a directory"),
+    ("kernels/cuda/mine.cu --budget=nan", "--budget nan: expected seconds, 0 or more"),
+    ("kernels/cuda/mine.cu --budget=-1", "--budget -1: expected seconds, 0 or more"),
     ("kernels/cuda/mine.cu --type float32,half", "--type half: expected one of the element_types"),
 ]
 
@@ -193,3 +197,32 @@ def test_what_cannot_be_tried_is_a_verdict_too_and_ends_nothing_else(trials, arg
         text = trials.ladder("try", arguments, *good, "--json=out", code=2)
         statuses = [each["status"] for each in verdicts((trials.root / "out").read_text())]
         assert statuses == ["not_tried", "correct"]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("kernels/cuda/mine.cu", "a kernel, which would be lost; expected a new file"),
+        ("kernels", "expected a file in a folder that exists"),
+        ("gone/x.json", "expected a file in a folder that exists"),
+        ("pipe", "expected a file in a folder that exists"),
+    ],
+)
+@pytest.mark.parametrize("command", ["try kernels/cuda/mine.cu", "gate main", "compare a b"])
+def test_a_file_for_json_is_refused_before_anything_is_done(trials, command, path, message):
+    before = (trials.root / trials.write("right()")).read_text()
+    os.mkfifo(trials.root / "pipe")
+    text = trials.ladder(*command.split(), "--json", path, code=2)
+    assert f"argument --json: got '{path}'" in text
+    assert message in text
+    assert (trials.root / "kernels/cuda/mine.cu").read_text() == before
+    assert not trials.kept.exists()
+
+
+def test_a_folder_that_cannot_be_written_has_a_verdict_too(trials):
+    written(trials.root / "bare.cu", BARE.format("right()"))
+    trials.kept.parent.mkdir(exist_ok=True)
+    trials.kept.write_text("a file\n")
+    one, _ = judged(trials, "bare.cu", "--size=8", *GRID, code=2)
+    assert "results/try/given" in one["reason"]
+    assert ": cannot be written: Not a directory; " in one["reason"]

@@ -105,7 +105,10 @@ def compare(parser: ArgumentParser) -> Run:
         help="A [A2 A3 ...] B: folders results/CAMPAIGN/DEVICE or results/CAMPAIGN",
     )
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write every row, not only what changed, as JSON"
+        "--json",
+        type=_output,
+        metavar="FILE",
+        help="write every row, not only what changed, as JSON",
     )
     parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg and STEM.png")
     parser.add_argument(
@@ -193,7 +196,7 @@ def try_(parser: ArgumentParser) -> Run:
         )
     parser.add_argument(
         "--json",
-        type=Path,
+        type=_output,
         metavar="FILE",
         help="write the verdicts as JSON, an object a line; to stdout for -, and the text to stderr",
     )
@@ -276,6 +279,20 @@ def _add_type(parser: ArgumentParser, default: str | None = "float32") -> None:
     parser.add_argument(
         "--type", default=default, metavar="TYPE", help=f"{', '.join(ELEMENT_TYPES)} (float32)"
     )
+
+
+def _output(text: str) -> Path:
+    """Return the path of a file that can be written, before long work: no kernel, and no folder or
+    device, which would be replaced.
+    """
+    from ladder.model.kernel import KIND_OF
+
+    path = Path(text)
+    if path.suffix in KIND_OF:
+        raise ArgumentTypeError(f"got {text!r}, a kernel, which would be lost; expected a new file")
+    if not path.parent.is_dir() or (path.exists() and not path.is_file()):
+        raise ArgumentTypeError(f"got {text!r}; expected a file in a folder that exists")
+    return path
 
 
 def _percent(text: str) -> float:
@@ -424,9 +441,9 @@ def gate(parser: ArgumentParser) -> Run:
         metavar="PERCENT",
         help="the slowdown that passes (1%%)",
     )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")
+    parser.add_argument("--markdown", type=_output, metavar="FILE", help="write the table")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the report; - for the output"
+        "--json", type=_output, metavar="FILE", help="write the report; - for the output"
     )
 
     def run(given: Namespace) -> None:

@@ -129,13 +129,17 @@ def read(path: Path) -> list[dict[str, Any]]:
         where = f"{path}: line {number}"
         form = data.get("schema") if isinstance(data, dict) else None
         if not isinstance(form, str) or not form.startswith(SCHEMA.rpartition("/")[0]):
-            raise InputError(f"{where}: no receipt; expected what `ladder try --json` writes")
+            raise InputError(
+                f"{where}: no receipt; expected what `ladder try --json` writes, an object a line"
+            )
         if form != SCHEMA:
             raise InputError(
                 f"{where}: schema: got {yaml_schema.shorten(form)}; expected {SCHEMA}, which this "
                 "version of Gemm Ladder reads: install that which wrote it"
             )
         yaml_schema.check(data, "verdict", where)
+        if not data["problems"]:
+            raise InputError(f"{where}: {data['file']} was not tried there; expected results")
     return found
 
 
@@ -143,16 +147,15 @@ def check(given: Namespace) -> int:
     """Measure again what a receipt holds, print the answers, and return the exit code. Raises
     `InputError` if a verdict cannot be checked here.
     """
-    answers = []
-    for data in read(given.receipt):
-        if not data["problems"]:
-            raise InputError(f"{given.receipt}: a kernel was not tried there; expected results")
-        kernel = _rebuilt(data, given.receipt)
+    found, answers = read(given.receipt), []
+    kernels = [_rebuilt(data, given.receipt) for data in found]
+    for kernel in kernels:
         if not given.trust and kernel.path.suffix in HOST_CODE:
             raise InputError(
                 f"{kernel.path}: is a program that runs with your rights, from a receipt; expected "
                 "--trust once you have read it, or --sandbox (docs/trust.md)"
             )
+    for data, kernel in zip(found, kernels, strict=True):
         print(f"{kernel.id}: the source is that of the receipt, {kernel.digest[:16]}", flush=True)
         there = data["device"] or {}
         for then in data["problems"]:

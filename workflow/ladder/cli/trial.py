@@ -29,7 +29,7 @@ from ladder.compiling.compile import Resource, compile_kernel, compile_support
 from ladder.compiling.provenance import fingerprint
 from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
 from ladder.core import clock, places, yaml_schema
-from ladder.core.errors import InputError, unwritable
+from ladder.core.errors import OF_DISKS, InputError, unwritable
 from ladder.core.files import digest, write_whole
 from ladder.devices.detect import DetectedDevice, detect_cpu, detect_gpus, left_out
 from ladder.devices.lock import exclusive, uuids
@@ -100,7 +100,11 @@ def judged(given: Namespace, say: Callable[[str], None] = lambda text: None) -> 
         try:
             with closing(Tries(given, file, say, deadline)) as tries:
                 yield from tries.watched() if given.watch else [tries.once()]
-        except InputError as error:
+        except (InputError, OSError) as error:
+            if isinstance(error, OSError):
+                if error.errno not in OF_DISKS:
+                    raise
+                error = unwritable(error.filename, error)
             yield Verdict("", str(file), NOT_TRIED, str(error), repeated(given, str(file)))
 
 
@@ -551,13 +555,17 @@ def _asked(given: Namespace, kind: str) -> dict[str, Any]:
     """Return the problems, element types and operands that are asked for, by keys of a campaign.
     The problems are those of a device kind.
     """
+    if given.budget is not None and not given.budget >= 0:
+        raise InputError(f"--budget {given.budget:g}: expected seconds, 0 or more")
     asked: dict[str, Any] = {"problems": {kind: [_size(given) or [SIZE[kind]] * 3]}}
-    if text := given.problems:
+    if (text := given.problems) is not None:
         source = f"--problems {text}"
         if given.size or given.problem:
             raise InputError(f"{source}: expected no --size and no --problem beside it")
         # a list or a mapping may be given in place of a file
-        data = yaml_schema.load(text if text[0] in "[{" else yaml_schema.read(Path(text)), source)
+        data = yaml_schema.load(
+            text if text[:1] in ("[", "{") else yaml_schema.read(Path(text)), source
+        )
         if isinstance(data, list):
             data = {"problems": {kind: data}}
         if not isinstance(data, dict) or not (data.get("problems") or {}).get(kind):

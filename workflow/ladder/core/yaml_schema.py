@@ -84,7 +84,8 @@ def read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark first
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}; expected text in UTF-8") from None
+        why = getattr(error, "strerror", error)
+        raise InputError(f"{path}: cannot be read: {why}; expected text in UTF-8") from None
 
 
 def load(text: str, source: str) -> Any:
