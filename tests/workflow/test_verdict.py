@@ -208,7 +208,9 @@ def test_what_cannot_be_tried_is_a_verdict_too_and_ends_nothing_else(trials, arg
         ("pipe", "expected a file in a folder that exists"),
     ],
 )
-@pytest.mark.parametrize("command", ["try kernels/cuda/mine.cu", "gate main", "compare a b"])
+@pytest.mark.parametrize(
+    "command", ["try kernels/cuda/mine.cu --size=8", "gate main", "compare a b"]
+)
 def test_a_file_for_json_is_refused_before_anything_is_done(trials, command, path, message):
     before = (trials.root / trials.write("right()")).read_text()
     os.mkfifo(trials.root / "pipe")
@@ -226,3 +228,17 @@ def test_a_folder_that_cannot_be_written_has_a_verdict_too(trials):
     one, _ = judged(trials, "bare.cu", "--size=8", *GRID, code=2)
     assert "results/try/given" in one["reason"]
     assert ": cannot be written: Not a directory; " in one["reason"]
+
+
+def test_one_round_of_a_very_slow_kernel_tells_nothing_apart(trials):
+    """A launch far slower than the reference has one sample, whose range is no interval."""
+    judged(trials, trials.write("slow(1e6); right()"), "--size=8")
+    one, text = judged(trials, trials.write("slow(2e6); right()"), "--size=8")
+    (result,) = one["problems"]
+    (outcome,) = result["outcomes"]
+    assert len(outcome["samples_us"]) == 1
+    assert text.count("(interval not known)") == 3
+    for name in ("us", "tflops", "ratio"):
+        assert outcome[name]["low"] < outcome[name]["value"] / 2 < outcome[name]["high"] / 4
+    assert result["since"]["verdict"] == "not distinguishable"
+    assert round(result["since"]["ratio"]["value"], 1) == 0.5

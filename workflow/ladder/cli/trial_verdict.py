@@ -11,7 +11,7 @@ from ladder.core.surroundings import cores
 from ladder.core.types import FAILED, OF_CUDA, tflops
 from ladder.measuring import gauntlet
 from ladder.measuring.source_line import line_of
-from ladder.measuring.trial import LAST, RUNG, Entry, Trial
+from ladder.measuring.trial import LAST, RUNG, Entry, Trial, interval_of
 from ladder.measuring.verdict import (
     Binary,
     Estimate,
@@ -73,7 +73,7 @@ def _outcome(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> 
     given: dict[str, Any] = {}
     if entry.samples:
         times, rung = entry.samples["samples_us"], entry.beside.get(RUNG)
-        us = Estimate(*median_interval(times))
+        us = Estimate(*interval_of(times))
         rates = (
             tflops(problem.m, problem.n, problem.k, each) for each in (us.value, us.high, us.low)
         )

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from ladder.compiling.compile import Resource
 from ladder.core import clock
-from ladder.core.stats import paired_ratio
+from ladder.core.stats import median_interval
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.operands import exactly
 from ladder.measuring import gauntlet
@@ -30,6 +33,8 @@ LIMITS = Limits(
     race=False, target=0.01, min_samples=6, max_samples=20, max_seconds=0.3, timeout_seconds=20
 )
 """Six samples are the fewest whose range is a 95 % interval of the median."""
+ANY = 1e9
+"""How far the interval of fewer samples reaches, as a factor: it says nothing."""
 GROUP = 6
 """Configurations that are timed in the same rounds, beside the best rung and the last try."""
 RUNG, LAST = "rung", "last"
@@ -91,7 +96,16 @@ class Entry:
         times = self.samples["samples_us"]
         others = other.samples["samples_us"] if other else self.samples["reference_us"]
         rounds = min(len(times), len(others))
-        return paired_ratio(others[:rounds], times[:rounds])
+        return interval_of(np.divide(others[:rounds], times[:rounds]))
+
+
+def interval_of(samples: ArrayLike) -> tuple[float, float, float]:
+    """Return the median of samples and the ends of its within-run interval. A launch that is much
+    slower than the reference has one sample, which leaves the interval open: see `ANY`.
+    """
+    value, low, high = median_interval(samples)
+    few = np.size(samples) < LIMITS.min_samples
+    return (value, value / ANY, value * ANY) if few else (value, low, high)
 
 
 def draw_seed() -> int:
