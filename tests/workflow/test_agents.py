@@ -19,10 +19,16 @@ BRIEF = (ROOT / "AGENTS.md").read_text()
 SCHEMA = json.loads((yaml_schema.SCHEMAS / "verdict.schema.json").read_text())
 
 
+BEGUN = (ROOT / "workflow/ladder/cli/init/kernels/cpu/mine.c").read_text()
+
+
 @pytest.mark.slow
-def test_the_program_of_the_page_mends_a_kernel_by_its_verdicts(tmp_path):
+@pytest.mark.parametrize(("right", "mistakes"), [(PLAIN, 2), (BEGUN, 1)], ids=["plain", "begun"])
+def test_the_program_of_the_page_mends_a_kernel_by_its_verdicts(tmp_path, right, mistakes):
     (program,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    wrong = PLAIN.replace("k * ldb", "k * N").replace("beta == 0 ? 0 : ", "")
+    wrong = right.replace("k * ldb", "k * N")
+    if mistakes == 2:
+        wrong = wrong.replace("beta == 0 ? 0 : ", "")
     (tmp_path / "mine.c").write_text(wrong)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
@@ -34,9 +40,9 @@ def test_the_program_of_the_page_mends_a_kernel_by_its_verdicts(tmp_path):
         check=False,
     )
     told = [line.split()[0] for line in done.stdout.splitlines()]
-    assert (told, done.returncode) == (["incorrect", "incorrect", "correct"], 0), done.stdout
+    assert (told, done.returncode) == (["incorrect"] * mistakes + ["correct"], 0), done.stdout
     old = "beta == 0 ? 0 : beta * C[(size_t)i * ldc + j]"
-    assert (tmp_path / "mine.c").read_text() == PLAIN.replace(old, f"({old})")
+    assert (tmp_path / "mine.c").read_text() == right.replace(old, f"({old})")
 
 
 def test_the_example_of_a_verdict_has_the_names_of_the_schema():
