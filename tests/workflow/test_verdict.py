@@ -238,7 +238,4 @@ def test_one_round_of_a_very_slow_kernel_tells_nothing_apart(trials):
     (outcome,) = result["outcomes"]
     assert len(outcome["samples_us"]) == 1
     assert text.count("(interval not known)") == 3
-    for name in ("us", "tflops", "ratio"):
-        assert outcome[name]["low"] < outcome[name]["value"] / 2 < outcome[name]["high"] / 4
     assert result["since"]["verdict"] == "not distinguishable"
-    assert round(result["since"]["ratio"]["value"], 1) == 0.5

@@ -208,7 +208,7 @@ def _choose(
         if not ids and patterns != "all":
             raise InputError(
                 f"{source}: kernels[{index}]: got {json.dumps(pattern)}; "
-                f"{one_of(pattern, list(kernels))}, or files of kernels in {project()}"
+                f"{one_of(pattern, list(kernels))}, or files of kernels with headers in {project()}"
             )
         with_types = {id for id in ids if set(kernels[id].element_types) & set(element_types)}
         chosen |= with_types or set(ids)
