@@ -199,24 +199,15 @@ def test_what_cannot_be_tried_is_a_verdict_too_and_ends_nothing_else(trials, arg
         assert statuses == ["not_tried", "correct"]
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("kernels/cuda/mine.cu", "a kernel, which would be lost; expected a new file"),
-        ("kernels", "expected a file in a folder that exists"),
-        ("gone/x.json", "expected a file in a folder that exists"),
-        ("pipe", "expected a file in a folder that exists"),
-    ],
-)
+@pytest.mark.parametrize("path", ["kernels/cuda/mine.cu", "kernels", "gone/x.json", "pipe"])
 @pytest.mark.parametrize(
     "command", ["try kernels/cuda/mine.cu --size=8", "gate main", "compare a b"]
 )
-def test_a_file_for_json_is_refused_before_anything_is_done(trials, command, path, message):
+def test_a_file_for_json_is_refused_before_anything_is_done(trials, command, path):
     before = (trials.root / trials.write("right()")).read_text()
     os.mkfifo(trials.root / "pipe")
     text = trials.ladder(*command.split(), "--json", path, code=2)
-    assert f"argument --json: got '{path}'" in text
-    assert message in text
+    assert f"argument --json: got '{path}'; expected a file in a folder that exists" in text
     assert (trials.root / "kernels/cuda/mine.cu").read_text() == before
     assert not trials.kept.exists()
 

@@ -288,10 +288,11 @@ def _output(text: str) -> Path:
     from ladder.model.kernel import KIND_OF
 
     path = Path(text)
-    if path.suffix in KIND_OF:
-        raise ArgumentTypeError(f"got {text!r}, a kernel, which would be lost; expected a new file")
-    if not path.parent.is_dir() or (path.exists() and not path.is_file()):
-        raise ArgumentTypeError(f"got {text!r}; expected a file in a folder that exists")
+    other = path.exists() and not path.is_file()
+    if other or path.suffix in KIND_OF or not path.parent.is_dir():
+        raise ArgumentTypeError(
+            f"got {text!r}; expected a file in a folder that exists, and no kernel"
+        )
     return path
 
 
