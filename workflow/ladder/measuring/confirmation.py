@@ -28,7 +28,7 @@ SUSTAINED_US = 1e6
 """Roughly how long a finalist takes there, in microseconds."""
 SUSTAINED_RATIO, SUSTAINED_WITHIN = 0.5, 0.05
 """The least ratio to the reference of a kernel that is measured so, and how far it may be below the
-fastest kernel of its precision, as a share: no other one becomes the fastest there.
+fastest kernel of its precision, as a share: each takes about a second.
 """
 SUSTAINED_SLACK = 0.2
 """How much faster back to back than alone a launch may be, as a share: only the last launch there

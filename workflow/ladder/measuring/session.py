@@ -251,7 +251,8 @@ class Session:
         `candidates` says of each whether it may use the tensor cores, which decides what is too
         fast to be true. `best` returns that of
         `protocol.Time`. `known` says how many microseconds a launch of each takes, and of the
-        reference, and how often it is repeated, if all that is known. `round_seconds` extends the usual time limit.
+        reference, and how often it is repeated, if all that is known. `round_seconds` extends the
+        usual time limit.
         """
         left, failures = list(candidates), 0
         seconds = self.timeout_seconds + round_seconds

@@ -31,9 +31,7 @@ if the clock is at most this share below that of what was timed before, or if tw
 agree in it within this share.
 """
 LEAST_CLOCK = 0.75
-"""But only at so large a share of the clock before. Launches on tensor cores lower a clock by less;
-that of an idle device is lower.
-"""
+"""But only at so large a share of the clock before: that of an idle device may be steady too."""
 SLOW_US, SLOW_RATIO = 5e4, 0.1
 """A launch that takes so long, with a ratio to the reference below this, gets one sample: its ratio
 decides nothing.
@@ -254,9 +252,9 @@ class Rounds:
     def _begin(self, request: Time) -> None:
         """Choose what the warm-up repeats, and the round that is compared.
 
-        First comes what still has to load: code, or the graph of several launches. The round that is compared
-        ends after any launch of a sample: one that leaves its work to the last does not know which
-        that is. It is the first round if a launch gets one sample.
+        First comes what still has to load: code, or the graph of several launches. The round that
+        is compared ends after any launch of a sample: one that leaves its work to the last does not
+        know which that is. It is the first round if a launch gets one sample.
         """
         self.short = [
             member for member in self.everyone if member.us < self.device.warm_seconds * 1e6
