@@ -426,6 +426,16 @@ class Drawn:
             keep(candidate, OUTCOME | {"samples_us": us})
 
 
+def test_more_comparisons_need_and_get_more_processes():
+    """So many that by chance, all of a pair seldom differ in the same direction."""
+    session, pairs = Drawn(1.0, False), [pair() for _ in range(400)]
+    gate.measure(session, pairs, 60, session.random, lambda text: None)
+    (processes,) = {len(each.processes) for each in pairs}
+    assert 400 * 0.5 ** (processes - 1) <= gate.ERROR_RATE
+    pairs[0].processes.pop()
+    assert gate.judge(pairs[0], 400, 0.01).verdict == "measure again"
+
+
 class Repeating(Drawn):
     """Repeats the head more often in a sample than the base, unless it is told otherwise."""
 

@@ -33,8 +33,9 @@ RESULTS = {FAILED: 1, SLOWER: 3, verdicts.AGAIN: MEASURE_AGAIN, PASSED: 0}
 ERROR_RATE = 0.05
 """The most gates of unchanged code that call anything faster or slower, as a share."""
 FEWEST, MOST = 6, 12
-"""The processes that a verdict needs, and those that are measured if the time allows. The time
-alone decides how many, and never a result, so that the intervals keep their confidence.
+"""The processes that a verdict needs (see `fewest`), and those that are measured if the time
+allows. The time alone decides how many, and never a result, so that the intervals keep their
+confidence.
 """
 RESOLUTION = 0.01
 """The widest interval, to either side, with which an undecided pair passes; or `by`, if that is
@@ -178,18 +179,28 @@ def measure(
 ) -> None:
     """Measure pairs in one fresh process after the other, for about so many seconds at most.
 
-    A process that does not count is made up for by another, up to twice `MOST` in all.
+    Each pair gets `MOST` processes, or as many as a verdict needs if that is more. A process that
+    does not count is made up for by another, up to twice as many in all.
     """
     end = clock.now() + seconds
-    for process in range(1, 2 * MOST + 1):
+    most = max(MOST, fewest(len(pairs)))
+    for process in range(1, 2 * most + 1):
         begun = clock.now()
         session.end()  # another process: another context and other addresses
-        todo = [pair for pair in pairs if pair.open and len(pair.processes) < MOST]
+        todo = [pair for pair in pairs if pair.open and len(pair.processes) < most]
         for place, pair in enumerate(todo, 1):
             report(f"process {process}, {place} of {len(todo)}: {pair.kernel}")
             pair.time(session, random)
         if not todo or 2 * clock.now() - begun > end:
             return
+
+
+def fewest(count: int) -> int:
+    """Return how many processes a verdict of a gate with `count` comparisons needs: at least so
+    many that without a difference, all differ in the same direction no more often than the error
+    rate allows, whatever the distribution of their times.
+    """
+    return max(FEWEST, math.ceil(1 + math.log2(count / ERROR_RATE)))
 
 
 def judge(pair: Pair, count: int, by: float) -> Verdict:
@@ -207,8 +218,8 @@ def judge(pair: Pair, count: int, by: float) -> Verdict:
     """
     if not pair.open:
         return _unmeasured(pair)
-    if len(pair.processes) < FEWEST:
-        why = f"{len(pair.processes)} of {FEWEST} undisturbed processes: {TOO_FEW}"
+    if len(pair.processes) < (needed := fewest(count)):
+        why = f"{len(pair.processes)} of {needed} undisturbed processes: {TOO_FEW}"
         return Verdict(verdicts.AGAIN, verdicts.AGAIN, why)
     ratio, control = (pair.ratio(role, 1 - ERROR_RATE / count) for role in (HEAD, CONTROL))
     (_, low, high), least, most = ratio, 1 / (1 + by), max(by, RESOLUTION)
