@@ -85,7 +85,8 @@ BY_P = "parameters: {P: 1}\n"
     ("base", "head", "code", "verdict", "reason"),
     [
         ("right()", "right()  # otherwise", 0, SAME, ""),
-        ("right()", "slow(1.05); right()", 3, "slower", ""),
+        ("right()", "slow(1.1); right()", 3, "slower", ""),
+        ("right()", "slow(1.03); right()", 0, "slower", ""),
         ("slow(1.05); right()", "right()", 0, "faster", ""),
         ("right()", "slow(1.006); right()", 0, "slower", ""),
         ("right()", "right(alpha=2)", 1, NO, "base correct; head incorrect: on M="),
