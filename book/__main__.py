@@ -1,6 +1,7 @@
 """Fill the marked places of README.md and docs/ from the published data, in place.
 
-.venv/bin/python -m book             all pages, docs/data.md, two pictures, and results/published/claims.json
+.venv/bin/python -m book             all pages, docs/data.md, docs/ladder/results.csv, two pictures, and
+                                     results/published/claims.json
 .venv/bin/python -m book PAGE...     only these pages
 """
 
@@ -14,7 +15,7 @@ from ladder.core.files import ROOT, write_whole
 from ladder.figures import main_loops, precisions
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED
 
-from book import data_dictionary, loops, pages
+from book import data_dictionary, loops, pages, rungs
 from book.data import Story
 
 
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     if not asked:
         write_whole(ROOT / "docs" / "data.md", data_dictionary.page().encode())
+        write_whole(rungs.TABLE, rungs.table(story).encode())
         judge.write(judge.claimed(story.entries), ROOT / PUBLISHED / JUDGED)
         drawn = main_loops.write(loops.of_main_line(story)), precisions.write(story.precisions())
         print(*drawn, sep="\n", flush=True)

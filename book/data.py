@@ -195,16 +195,9 @@ class Story:
         return self.dataset(kernel, problem).best_rows.get((kernel, problem))
 
     def gain(self, kernel: str, problem: str) -> Row | None:
-        """Return the speedup over the rung that the kernel builds on, each at its best, with the
-        `marks` of both.
-        """
+        """Return the speedup over the rung that the kernel builds on, each at its best."""
         data, base = self.dataset(kernel, problem), self.builds_on(kernel)
-        row = data.gain(kernel, base, problem) if base else None
-        if base is None or row is None:
-            return None
-        both = (data.best_rows.get((name, problem)) for name in (kernel, base))
-        marks = "; ".join(str(part["marks"]) for part in both if part)
-        return {**row, "problem": problem, "marks": marks}
+        return data.gain(kernel, base, problem) if base else None
 
     def builds_on(self, kernel: str) -> str | None:
         """Return the rung that the kernel improves: that of its header, else the one numbered below

@@ -47,6 +47,40 @@ def tried(story: Story, kernel: str) -> str:
     return "\n\n".join(tables)
 
 
+def power_limit(story: Story, size: str) -> str:
+    """Return a table of what rung 21 and its parts take at a size, launched back to back, beside
+    plain products of FP16 operands, from the study `power_limit`.
+    """
+    tables = []
+    for answer in study_answers.of(story.root, "power_limit"):
+        (at,) = (row for row in answer.measured["rows"] if str(row["size"]) == size)
+        held, plain = at["held"], at["products"]["128 x 256"]
+        cycles = at["size"] ** 3 / (MULTIPLY_ADDS * answer.measured["sm_count"])  # of a product
+        launches = [
+            ("rung 21", held["whole"], 3),
+            ("only its split", held["split"], 0),
+            ("only its products", held["product"], 3),
+            ("one FP16 product, tiles of 128 × 256", plain, 1),
+        ]
+        rows = []
+        for name, run, products in launches:
+            busy = 100 * products * cycles / (run["us"] * run["clock_mhz"])
+            cells = [f"{run[key]:.0f}" for key in ("us", "clock_mhz", "power_w")]
+            rows.append([name, *cells, f"{busy:.0f} %" if products else "–"])
+        least = 3 * plain["us"] + held["split"]["us"]
+        rows.append(["three such products and the split, computed", f"{least:.0f}"])
+        columns = ["launch", "time, µs", "SM clock, MHz", "power, W", "tensor cores busy"]
+        note = f"One `{answer.device}`{stale(story, answer, '; ')}"
+        tables.append(markdown_table(columns, rows, notes=[note]))
+    if not tables:
+        raise Unmeasured
+    return "\n\n".join(tables)
+
+
+MULTIPLY_ADDS = 2048
+"""Of 16-bit operands, by the tensor cores of an SM in a cycle: NVIDIA's H100 white paper."""
+
+
 def answers(story: Story) -> str:
     """Return a table of the studies by topic: each question, the short answer on each device, and a
     link to its section in `details`.

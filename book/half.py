@@ -2,47 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from statistics import median
 
 from ladder.core.stats import geometric_mean
-from ladder.core.types import OF_CUDA
-from ladder.core.verdicts import SAME, interval
 from ladder.figures.data import View
 from ladder.model.baselines import ALGORITHMS
 from ladder.model.problem import Problem
 
 from book.data import Row, Story
-from book.markdown import interval_notes, markdown_table, problem_text, whence
-from book.past import TUNED, cells, fastest_of, fastest_rungs, reference_errors
+from book.past import fastest_of
 
-COLUMNS = [
-    "problem",
-    "rung",
-    "TFLOP/s",
-    "cuBLAS",
-    "between-process",
-    "FP32 sums",
-    "fastest algorithm",
-    "error",
-    "configuration",
-]
 LARGE = 500
 """The throughput in TFLOP/s from which on a problem with aligned rows counts as large."""
-
-
-def half(story: Story, name: str) -> str:
-    """Return, for each 16-bit type of a published campaign, the fastest rung on every problem and
-    back to back, as ratios of throughput.
-    """
-    parts = []
-    for element_type in reversed(OF_CUDA):
-        data = story.campaign(name, element_type)
-        if not data.best.empty:
-            parts.append(f"**{element_type}.** {_warm(data)}")
-            sustained = story.campaign(name, element_type, "sustained")
-            if not sustained.best.empty:
-                parts.append(_sustained_rates(sustained))
-    return "\n\n".join([f"{whence(data)}.", *parts])
 
 
 def held_out_of_16_bits(story: Story, name: str, element_type: str) -> str:
@@ -95,60 +65,7 @@ def _over(data: View, row: Row, baseline: str) -> float:
     return float(both["ratio"]) if both else math.inf
 
 
-def _warm(data: View) -> str:
-    rows = fastest_rungs(data)
-    errors = reference_errors(data)
-    lines = []
-    for row in rows:
-        others = (_over(data, row, name) for name in ("cublas_fp32_sums", "cublaslt_best"))
-        lines.append(cells(row, errors, *others))
-        lines[-1].insert(2, f"{row['tflops']:.0f}")
-    ahead = sum(row["ratio"] >= 1 for row in rows)
-    behind = [problem_text(row["problem"]) for row in rows if row["ratio_high"] < 1]
-    listed = f" ({'; '.join(behind)})" if behind else ""
-    ratios = [float(row["ratio"]) for row in rows]
-    text = (
-        f"Single launches are ahead of cuBLAS on {ahead} of these {len(rows)} problems, and with "
-        "the whole interval behind on "
-        f"{len(behind)}{listed}. The median is ×{median(ratios):.3f}, the least ×{min(ratios):.3f}"
-    )
-    if set(data.order) <= set(TUNED):
-        text += ". The rungs were tuned on these problems."
-    else:
-        groups = _by_group(data, rows)
-        text += f". {groups[0].upper()}{groups[1:]}."
-    nulls = data.pairs[data.pairs["pair"] == "null"]
-    called = nulls[nulls["verdict"] != SAME]
-    with_rungs, without = (
-        data.rounds[data.rounds["kernel"].isin(kernels)].groupby("problem")["reference_us"].median()
-        for kernels in (data.kernels, [data.reference])
-    )
-    apart = 100 * (with_rungs / without - 1)
-    most = f", by at most {100 * abs(called['ratio'] - 1).max():.1f} %" if len(called) else ""
-    text += (
-        f"\n\ncuBLAS compared with itself in the same rounds is called different on {len(called)} "
-        f"of {len(nulls)} problems{most}. The "
-        "column *cuBLAS* divides by its time in rounds without the rungs; in the rounds of the "
-        f"rungs, it takes {apart.min():+.1f} to "
-        f"{apart.max():+.1f} % longer. The next two columns are ratios of the same rounds."
-    )
-    return f"{text}\n\n{markdown_table(COLUMNS, lines, (0, 1, -1), interval_notes(data)[1])}"
-
-
 def _is_aligned(row: Row) -> bool:
     """Return whether all rows of a problem's operands begin at 16 bytes."""
     problem = Problem(row["m"], row["n"], row["k"], padding=row["padding"])
     return all(leading % 8 == 0 for leading in (problem.lda, problem.ldb, problem.ldc))
-
-
-def _sustained_rates(data: View) -> str:
-    measured = set(data.best["problem"])
-    energy = data.best[data.best["kernel"] == data.reference].set_index("problem")["energy_j"]
-    sentences = [
-        f"at {problem_text(row['problem'])} {row['tflops']:.0f} TFLOP/s, ×{row['ratio']:.3f} of "
-        f"cuBLAS ({interval('.3f', row['ratio'], row['ratio_low'], row['ratio_high'])}), with "
-        f"×{row['energy_j'] / energy[row['problem']]:.3f} of its energy, at "
-        f"{row['sm_clock_mhz']:.0f} MHz"
-        for row in fastest_rungs(data, [problem for problem in data.order if problem in measured])
-    ]
-    return f"Sustained, with clock and power settled: {'; '.join(sentences)}."

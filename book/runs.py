@@ -4,15 +4,12 @@ datasets.
 
 import math
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from ladder.core.files import read_json
-from ladder.core.verdicts import MARGIN
-from ladder.figures.data import View, span
+from ladder.figures.data import span
 from ladder.storage import published_index
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import PUBLISHED, read_environment
@@ -119,25 +116,6 @@ def _logs(story: Story, device: str, kernel: str, problem: str, column: str) -> 
     for run, row in story.confirmed.get((device, kernel, problem, "warm"), []):
         runs.setdefault(run.machine, []).append(math.log(row[column]))
     return {name: fmean(values) for name, values in runs.items()}
-
-
-def alone(root: Path, data: View) -> list[str]:
-    """Return a note on verdicts that are made one by one: how often equal code is called different
-    on the device model.
-    """
-    path = root / PUBLISHED / f"repeat-{data.environment['device']}.json"
-    if not path.exists():
-        return []
-    both = [read_json(path)[kind] for kind in ("null", "twins")]
-    pairs = sum(counted["pairs"] for counted in both)
-    called = sum(counted["pairs"] * (counted["called_different"] or 0) for counted in both)
-    share = (
-        f"{called / pairs:.1%} of {pairs} pairs of equal code" if pairs else "no pair of equal code"
-    )
-    return [
-        f"each verdict is at 95 %, with a margin of {100 * MARGIN:g} %, and not corrected for "
-        f"their number: {share} called different"
-    ]
 
 
 def from_lock(entry: dict[str, Any], run: str, environment: dict[str, Any]) -> list[str]:

@@ -7,36 +7,25 @@ from collections.abc import Callable
 import pandas as pd
 from ladder.analysis.kernel_model import SECTOR_BYTES
 from ladder.claims.definitions import NOTHING
-from ladder.core.expressions import evaluate
-from ladder.core.stats import geometric_mean
 from ladder.core.types import ELEMENT_TYPES, OF_CUDA
-from ladder.core.verdicts import SAME, UNCONFIRMED
-from ladder.figures.data import BASELINE_NAME, lettered
-from ladder.model.baselines import is_baseline
+from ladder.figures.data import lettered
 from ladder.model.kernel import COMPILERS
 
 from book import loops
 from book.data import Story, Unmeasured
-from book.evidence import answers, claimed, details, tried
-from book.half import half
+from book.evidence import answers, claimed, details, power_limit, tried
 from book.markdown import (
-    blocks_text,
-    gain_text,
     interval_notes,
-    interval_text,
     kernel_text,
-    lacks,
     markdown_table,
-    names_of,
     number,
     parameters_of,
-    percent,
     problem_text,
     rate_text,
     whence,
 )
-from book.past import ACCURATE, elsewhere, fastest_on, past
-from book.runs import alone, datasets, limits, machines
+from book.past import ACCURATE
+from book.runs import datasets, limits, machines
 
 NEGLIGIBLE = 4.0
 """An error counts as no larger than the reference's up to `ACCURATE` times that, or up to this many
@@ -66,91 +55,6 @@ def device(story: Story, kind: str) -> str:
         [[name, str(value)] for name, value in facts.items() if value is not None],
         words=(0, 1),
     )
-
-
-def _at(story: Story, kind: str, table: str) -> str:
-    """Return a table at the ladder's problem, below a line that names the problem."""
-    return f"At {story.view(kind).where()}:\n\n{table}"
-
-
-def best(story: Story, kind: str) -> str:
-    """Return the whole ladder at the problem of its figure."""
-    data, rows, means = story.view(kind), [], []
-    problem = data.headline
-    for kernel in dict.fromkeys([*story.ladder(kind), *data.baselines]):
-        row = data.best_rows.get((kernel, problem))
-        if row is None:
-            rows.append([kernel_text(kernel), NOTHING])
-            continue
-        base = None if is_baseline(kernel) else story.builds_on(kernel)
-        gained = f"{gain_text(story.gain(kernel, problem))} ({base[:2]})" if base else "–"
-        means.append(story.over_machines(row, data))
-        rows.append(
-            [
-                kernel_text(kernel),
-                number(float(row["median_us"])),
-                rate_text(data, row),
-                gained,
-                percent(means[-1]["ratio"]),
-                interval_text(means[-1]),
-                "–" if data.easier(row) else percent(row["peak_fraction"]),
-                f"`{row['configuration']}`",
-            ]
-        )
-    interval, processes = interval_notes(data, means)
-    columns = [
-        "rung",
-        "time, µs",
-        data.unit,
-        "over rung",
-        f"of {data.nice(data.reference)}",
-        interval,
-        "of the peak",
-        "best configuration",
-    ]
-    return _at(story, kind, markdown_table(columns, rows, (0, -1), processes))
-
-
-def rung(story: Story, kernel: str, *problems: str) -> str:
-    """Return the results of one rung on some problems, beside the rung that it builds on and the
-    reference.
-
-    `unseen` stands for those that nothing was tuned on where the rung, of 16 bits, is the fastest.
-    """
-    first, rows, means = story.dataset(kernel), [], []
-    named: list[str] = []
-    for name in problems:
-        named += fastest_on(story, kernel)[0] if name == "unseen" else [name]
-    for problem in dict.fromkeys(named):
-        data = story.dataset(kernel, problem)
-        row = data.best_rows.get((kernel, problem))
-        if row is None:
-            rows.append([problem_text(problem), NOTHING])
-            continue
-        means.append(story.over_machines(row, data))
-        rows.append(
-            [
-                problem_text(problem),
-                rate_text(data, row),
-                gain_text(story.gain(kernel, problem)),
-                f"{percent(means[-1]['ratio'])} ({interval_text(means[-1])})",
-                blocks_text(story.kernels[kernel], row, data),
-                f"`{row['configuration']}`",
-            ]
-        )
-    interval, notes = interval_notes(first, means)
-    if first.element_type != "float32":
-        notes.append(f"{first.element_type} on one {first.environment['name']}")
-    over = f"over rung {base[:2]}" if (base := story.builds_on(kernel)) else "gain"
-    columns = [
-        "M × N × K",
-        first.unit,
-        over,
-        f"of {first.nice(first.reference)} ({interval})",
-        "blocks",
-        "best configuration",
-    ]
-    return markdown_table(columns, rows, (0, -1), notes)
 
 
 def mix(story: Story, problem: str, *kernels: str) -> str:
@@ -217,67 +121,6 @@ def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
     ]
     head = f"{data.unit} at {problem_text(problem)}, of the sweep: one process, within-run"
     return markdown_table([head, *(f"{parameter}={value}" for value in values)], rows)
-
-
-def methods(story: Story, kind: str) -> str:
-    """Return method, global reads, time and what it lacks, for every rung: the table of the source
-    "General Matrix Multiplication".
-    """
-    rows, data = [], story.view(kind)
-    for name in story.ladder(kind):
-        kernel, row = story.kernels[name], story.best(name, data.headline)
-        each, time = "–", NOTHING
-        if row is not None:
-            time = lettered(number(float(row["median_us"])), row)
-            each = number(
-                evaluate(kernel.global_reads, names_of(kernel, row, data))
-                / (row["m"] * row["n"] * row["k"])
-            )
-        rows.append(
-            [kernel.title, f"`{kernel.global_reads.replace(' ', '')}`", each, time, lacks(kernel)]
-        )
-    columns = ["method", "global reads", "reads / MNK", "time, µs", "what it lacks"]
-    return _at(story, kind, markdown_table(columns, rows, words=(0, 1, -1)))
-
-
-def gains(story: Story, kind: str) -> str:
-    """Return the gains of every rung over the one that it builds on, on the problems that all have;
-    unconfirmed ones get no verdict.
-    """
-    data, rows = story.view(kind), []
-    common = data.common()
-    for kernel in filter(story.builds_on, story.ladder(kind)):
-        gained = [row for problem in common if (row := story.gain(kernel, problem)) is not None]
-        if not gained:
-            rows.append([kernel_text(kernel), NOTHING])
-            continue
-        verdicts = Counter(row["verdict"] for row in gained)
-        counts = [f"{verdicts[how]} of {len(gained)}" for how in ("faster", SAME, "slower")]
-        by_ratio = sorted(gained, key=lambda row: row["ratio"])
-        ends = [
-            f"{lettered(gain_text(row), row)} ({problem_text(row['problem'])})"
-            for row in (by_ratio[0], by_ratio[-1])
-        ]
-        mean = number(geometric_mean([row["ratio"] for row in gained]), "×")
-        if UNCONFIRMED in verdicts:
-            counts = ["–"] * 3
-        rows.append([kernel_text(kernel), mean, *counts, *ends])
-    columns = [
-        "rung",
-        "gain, geometric mean",
-        "faster on",
-        f"{SAME} on",
-        "slower on",
-        "least",
-        "most",
-    ]
-    table = markdown_table(columns, rows, notes=alone(story.root, data))
-    return (
-        f"Over the {len(common)} problems that every rung has, "
-        f"{', '.join(map(problem_text, common))}:\n\n{table}"
-        if common
-        else table
-    )
 
 
 MEASURES = ["frobenius_error", "component_error"]
@@ -349,7 +192,7 @@ def errors(story: Story, name: str, kernel: str) -> str:
     ]
     count = every["configuration"].nunique()
     sizes = dict.fromkeys(f"{m} × {n}" for m, n in zip(both["m"], both["n"], strict=True))
-    table = markdown_table(columns, rows, notes=interval_notes(data)[1])
+    table = markdown_table(columns, rows, notes=interval_notes(data))
     return (
         f"{whence(data)}, M × N = {', '.join(sizes)}, of the configuration that is the fastest on "
         f"each problem, in units of 2^-24, at that K from {both['k'].min()} to {both['k'].max()} "
@@ -396,23 +239,6 @@ def compilers(story: Story, name: str) -> str:
     )
 
 
-def rates(story: Story, kind: str) -> str:
-    """Return the rates of every rung and baseline on every problem."""
-    data = story.view(kind)
-    kernels = list(dict.fromkeys([*story.ladder(kind), *data.baselines]))
-    short = [
-        BASELINE_NAME[name].split(" (")[0] if is_baseline(name) else name.split("_")[0]
-        for name in kernels
-    ]
-    rows = []
-    for problem in dict.fromkeys(data.best["problem"]):
-        bests = [data.best_rows.get((kernel, problem)) for kernel in kernels]
-        rows.append(
-            [problem_text(problem), *(rate_text(data, row) if row else "–" for row in bests)]
-        )
-    return markdown_table([data.unit, *short], rows)
-
-
 def languages(story: Story, name: str) -> str:
     """Return the throughput of every kernel of a published campaign on every problem, as ratios to
     the reference, by element type.
@@ -429,7 +255,7 @@ def languages(story: Story, name: str) -> str:
             if kernel != data.reference and any(bests):
                 rows.append([kernel_text(kernel), *cells])
         columns = ["kernel", *map(problem_text, data.order)]
-        table = markdown_table(columns, rows, notes=interval_notes(data)[1])
+        table = markdown_table(columns, rows, notes=interval_notes(data))
         parts.append(f"**{element_type}**, over {data.nice(data.reference)}:\n\n{table}")
     return "\n\n".join([f"{whence(story.campaign(name))}.", *parts])
 
@@ -438,24 +264,17 @@ TABLES: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
         device,
-        best,
-        rung,
         mix,
         counters,
         compare,
-        methods,
-        gains,
-        past,
-        elsewhere,
-        half,
         languages,
         errors,
         compilers,
         limits,
         machines,
         datasets,
-        rates,
         tried,
+        power_limit,
         answers,
         details,
         claimed,

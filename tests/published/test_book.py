@@ -5,6 +5,7 @@ a marker says what it lacks.
 import json
 import re
 import shutil
+from itertools import pairwise, product
 
 import pytest
 from ladder.core.errors import InputError
@@ -15,7 +16,7 @@ from ladder.model.kernel_file import known
 from planted import written
 from small_story import PUBLISHED, answer, checkout, fill, publish, say
 
-from book import loops, pages
+from book import loops, pages, rungs
 from book.__main__ import main
 from book.data import Story
 
@@ -44,29 +45,8 @@ def test_one_page_can_be_filled_alone(small, monkeypatch):
 @pytest.mark.parametrize(
     ("marker", "expected"),
     [
-        ("table: best cuda", "At M = N = K = 64:"),
-        (
-            "table: best cuda",
-            "| `02_second` | 100 | 0.00524 | ×2.00 (01) | 50.0 % | 50.00 to 50.00 % | 10.5 % | "
-            "`BM=16` |",
-        ),
-        ("table: best cuda", "| `03_third` | not measured yet | – | – | – | – | – | – |"),
-        (
-            "table: rung 02_second 64",
-            "| 64 | 0.00524 | ×2.00 | 50.0 % (50.00 to 50.00 %) | 8 | `BM=16` |",
-        ),
-        ("table: rung 03_third 64", "| 64 | not measured yet | – | – | – | – |"),
-        ("table: rung 04_unknown 64", "\n\nNot measured yet.\n\n"),
-        ("table: best cpu", "Not measured yet."),
-        ("table: methods cuda", r"| 01_first | `2*M*N*K` | 2.00 | 200 | 2\*M\*N reads and more. |"),
-        ("table: gains cuda", "Over the 1 problems that every rung has, 64:"),
-        (
-            "table: gains cuda",
-            "| `02_second` | ×2.00 | 1 of 1 | 0 of 1 | 0 of 1 | ×2.00 (64) | ×2.00 (64) |",
-        ),
+        ("table: device cpu", "Not measured yet."),
         ("table: compare 02_second BM 64", "| BM=16 |\n| --- | ---: |\n| `` | 0.00524 |"),
-        ("table: rates cuda", "| TFLOP/s | 01 | 02 | 03 | cuBLAS |"),
-        ("table: rates cuda", "| 64 | 0.00262 | 0.00524 | – | 0.0105 |"),
         ("cell: gain 02_second 64", ">×2.00<"),
         ("cell: rate cublas 64", ">0.0105 TFLOP/s<"),
         ("cell: rate 03_third 64", ">not measured yet<"),
@@ -81,9 +61,9 @@ def test_values_and_tables_hold_the_data(marker, expected, small):
 
 def test_other_data_give_another_document(small):
     publish(small, 80.0)
-    assert "| `02_second` | 80.0 | 0.00655 | ×2.50 (01) |" in fill("table: best cuda", small)
+    assert ">×2.50<" in fill("cell: gain 02_second 64", small)
     shutil.rmtree(small / "results")
-    assert "Not measured yet." in fill("table: rates cuda", small)
+    assert ">not measured yet<" in fill("cell: gain 02_second 64", small)
 
 
 def test_who_were_timed_apart_are_compared_by_their_ratios_to_the_reference(small, monkeypatch):
@@ -99,29 +79,36 @@ def test_who_were_timed_apart_are_compared_by_their_ratios_to_the_reference(smal
     assert data.over("01_first", "02_second", "64")["ratio"] == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(
-    ("table", "cell"),
-    [
-        ("past d/test", "| ×0.500 m |"),
-        ("methods cuda", "| 200 m |"),
-        ("elsewhere d/test d/test-b", "`01_first` ×1.250 m<br>"),
-        ("rung 02_second 64", "| 0.00524 m |"),
-        ("gains cuda", "| ×2.00 m (64) |"),
-    ],
-)
-def test_marked_values_have_their_letters_in_every_table(small, table, cell):
+def test_marked_values_have_their_letters_in_a_table(small):
     publish(small, last=1.2)
-    publish(small, first=(40.0, 6.0), last=1.2, name="d/test-b")
-    text = fill(f"table: {table}", small)
-    assert cell in text
+    text = fill("table: compare 02_second BM 64", small)
+    assert "| 0.00524 m |" in text
     assert "m: multimodal, p90/p10 above 1.05" in text
+
+
+def test_the_table_of_all_rungs_has_a_row_for_each_kernel_and_baseline(small):
+    for name in ("d/default", "e/half"):
+        publish(small, name=name)
+    rows = [line.split(",") for line in rungs.table(Story(small)).splitlines()[1:]]
+    kernels = ["01_first", "02_second", "cublas"]
+    assert sorted([row[0], row[4]] for row in rows) == list(map(list, product("de", kernels)))
+
+
+def test_the_table_of_the_power_limit_has_each_launch_beside_the_least_time(small):
+    run = {"us": 50.0, "clock_mhz": 2000.0, "power_w": 600.4}
+    row = {"size": 4096, "held": dict.fromkeys(("whole", "split", "product"), run)}
+    row["products"] = {"128 x 256": run}
+    answer(small, "power_limit", rows=[row], sm_count=1024)
+    text = fill("table: power_limit 4096", small)
+    assert "| rung 21 | 50 | 2000 | 600 | 98 % |" in text
+    assert "| three such products and the split, computed | 200 | – | – | – |" in text
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<!-- table: bst cuda 64 --><!-- end -->", "table: got bst; expected device, best"),
-        ("<!-- table: best cuda 64 --><!-- end -->", "best cuda 64: "),
+        ("<!-- table: bst cuda 64 --><!-- end -->", "table: got bst; expected device, mix"),
+        ("<!-- table: device cuda 64 --><!-- end -->", "device cuda 64: "),
         ("<!-- cell: rate --><!-- end -->", "rate: "),
         (
             "<!-- cell: claim nix --><!-- end -->",
@@ -132,7 +119,7 @@ def test_marked_values_have_their_letters_in_every_table(small, table, cell):
             "claim exact: has no end; expected <!-- end --> behind it",
         ),
         (
-            "<!-- cell: claim exact -->text and <!-- table: gains cuda -->new<!-- end -->",
+            "<!-- cell: claim exact -->text and <!-- table: device cuda -->new<!-- end -->",
             "claim exact: has no end; expected <!-- end --> behind it",
         ),
     ],
@@ -164,6 +151,15 @@ def test_every_kernel_is_told():
             assert any(f"\n`{name}`, from " in text for text in PAGES.values()), (
                 f"{name} has no page in docs/ladder/"
             )
+
+
+def test_each_chapter_ends_with_links_to_the_chapters_before_and_after_it():
+    ends = {
+        name: text.splitlines()[-1] for name, text in sorted(PAGES.items()) if name[0].isdigit()
+    }
+    for before, after in pairwise(ends):
+        assert f"]({after})" in ends[before], before
+        assert f"]({before})" in ends[after], after
 
 
 def test_a_marker_within_a_line_does_not_begin_it():

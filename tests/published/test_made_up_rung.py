@@ -42,7 +42,6 @@ def test_a_copied_file_is_in_tables_figures_and_index(root):
     story = Story(root)
     assert story.builds_on(MADE_UP) == BASE
     assert MADE_UP in story.ladder("cuda")
-    assert f"`{MADE_UP}`" in fill("table: best cuda", root)
     assert ">×2.00<" in fill(f"cell: gain {MADE_UP} 64", root)
     dataset = Dataset.open(root / RUN, story.kernels.values())
     (gain,) = dataset.pairs[dataset.pairs["pair"] == "gain"].to_dict("records")
