@@ -38,4 +38,4 @@ def table(story: Story) -> str:
             best = story.opened(name).best
             parts.append(best[best["state"] == "warm"].assign(device=device, campaign=campaign))
     rows = pd.concat(parts).reindex(columns=COLUMNS)
-    return rows.to_csv(index=False, float_format="%.4g", lineterminator="\n")
+    return str(rows.to_csv(index=False, float_format="%.4g", lineterminator="\n"))
