@@ -9,6 +9,7 @@ from ladder.model.baselines import ALGORITHMS
 from ladder.model.problem import Problem
 
 from book.data import Row, Story
+from book.markdown import kernel_text, markdown_table, number, problem_text, rate_text, share_text
 from book.past import fastest_of
 
 LARGE = 500
@@ -21,6 +22,34 @@ def held_out_of_16_bits(story: Story, name: str, element_type: str) -> str:
     """
     data = story.campaign(name, element_type)
     return _by_group(data, fastest_of(data, tuned=False))
+
+
+def unseen(story: Story, name: str, element_type: str, *problems: str) -> str:
+    """Return the fastest rung on some problems that nothing was tuned on, beside cuBLAS's choice
+    and its fastest algorithm, and the bytes at whose multiples all rows begin.
+    """
+    data = story.campaign(name, element_type)
+    fastest = {row["problem"]: row for row in fastest_of(data, tuned=False)}
+    rows = [
+        [
+            problem_text(problem),
+            f"{2 * math.gcd(8, *_leading(row))} bytes",
+            kernel_text(row["kernel"]),
+            rate_text(data, row),
+            share_text(data, row),
+            number(_over(data, row, "cublaslt_best"), "×"),
+        ]
+        for problem, row in ((problem, fastest[problem]) for problem in problems)
+    ]
+    columns = [
+        "M × N × K",
+        "rows begin at",
+        "rung",
+        data.unit,
+        f"of {data.nice(data.reference)}",
+        "over its fastest algorithm",
+    ]
+    return markdown_table(columns, rows, (0, 2))
 
 
 def _by_group(data: View, rows: Sequence[Row]) -> str:
@@ -67,5 +96,10 @@ def _over(data: View, row: Row, baseline: str) -> float:
 
 def _is_aligned(row: Row) -> bool:
     """Return whether all rows of a problem's operands begin at 16 bytes."""
+    return math.gcd(8, *_leading(row)) == 8
+
+
+def _leading(row: Row) -> tuple[int, int, int]:
+    """Return the leading dimensions of A, B and C."""
     problem = Problem(row["m"], row["n"], row["k"], padding=row["padding"])
-    return all(leading % 8 == 0 for leading in (problem.lda, problem.ldb, problem.ldc))
+    return problem.lda, problem.ldb, problem.ldc

@@ -14,6 +14,7 @@ from ladder.model.kernel import COMPILERS
 from book import loops
 from book.data import Story, Unmeasured
 from book.evidence import answers, claimed, details, power_limit, tried
+from book.half import unseen
 from book.markdown import (
     interval_notes,
     kernel_text,
@@ -275,6 +276,7 @@ TABLES: dict[str, Callable[..., str]] = {
         datasets,
         tried,
         power_limit,
+        unseen,
         answers,
         details,
         claimed,
