@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 
-import pandas as pd
 import pytest
 import synthetic
 from ladder.analysis.dataset import Dataset
@@ -138,20 +137,24 @@ def test_tables_are_sorted_by_a_click_and_copied_as_text(page, given):
         assert shown == pytest.approx(list(rates if ascending else rates[::-1]), rel=1e-4)
 
 
-MANY = [(16 * place, 16 * place, 16 * place) for place in range(1, 101)]
-
-
 @pytest.fixture
 def larger(browser, given, tmp_path):
     """The page of ten thousand rows: 100 problems of 100 kernels."""
-    best = pd.concat(
-        [
-            given[0].iloc[[0]].assign(kernel=f"{kernel:02}_made", m=m, n=n, k=k, problem=str(m))
-            for m, n, k in MANY
-            for kernel in range(100)
-        ],
-        ignore_index=True,
-    ).assign(state="warm", element_type="float32", tflops=1.0, ratio=0.5)
+    sizes = [16 * place for place in range(1, 101) for _ in range(100)]
+    varied = dict.fromkeys("mnk", sizes) | {"problem": list(map(str, sizes))}
+    best = (
+        given[0]
+        .iloc[[0] * len(sizes)]
+        .reset_index(drop=True)
+        .assign(
+            **varied,
+            kernel=[f"{kernel:02}_made" for kernel in range(100)] * 100,
+            state="warm",
+            element_type="float32",
+            tflops=1.0,
+            ratio=0.5,
+        )
+    )
     browser.get_log("performance"), browser.get_log("browser")
     browser.get(write(tmp_path, {"nvidia-a": (best, given[1])}).as_uri())
     wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, POINTS))
