@@ -281,7 +281,7 @@ def load(
     """
     contents, sessions = {}, []
     described = environment["fingerprint"]
-    device, name = described.get("device"), environment.get("name")
+    device, name, known = described.get("device"), environment.get("name"), digest(environment)
     if device and name and name != device:
         raise InputError(
             f"environment.json: name: got {name}; expected {device}, as in its fingerprint. {MEND}"
@@ -303,9 +303,9 @@ def load(
                 "environment.json"
             )
         belongs = session.get("described", "")  # samples of older programs do not say
-        if belongs and belongs != digest(environment):
+        if belongs and belongs != known:
             raise InputError(
-                f"{path}: described: got {belongs}; expected {digest(environment)}, the digest of "
+                f"{path}: described: got {belongs}; expected {known}, the digest of "
                 f"environment.json, which is not the one that it was measured with. {MEND}"
             )
         session = {"job": path.stem} | session  # samples of older programs do not say

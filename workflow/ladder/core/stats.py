@@ -5,6 +5,7 @@ touches a device.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -235,13 +236,15 @@ def trend(*series: ArrayLike) -> Any:
     """
     score: Any = 0.0
     variance: Any = 0.0
-    for samples in series:
-        values: NDArray[np.float64] = np.asarray(samples, dtype=float)
+    # those of one length together: a step for each round, and not for each round of each series
+    for _, alike in groupby(sorted(series, key=np.shape), np.shape):
+        values: NDArray[np.float64] = np.asarray([*alike], dtype=float)
         n, ties = values.shape[-1], np.zeros(values.shape)
         for later in range(1, n):
             rises = np.sign(values[..., later:] - values[..., :-later])
-            score = score + rises.sum(-1)
+            score += rises.sum((0, -1))
             ties[..., later:] += rises == 0
             ties[..., :-later] += rises == 0
-        variance = variance + (n * (n - 1) * (2 * n + 5) - (ties * (2 * ties + 7)).sum(-1)) / 18
+        every = len(values) * n * (n - 1) * (2 * n + 5)
+        variance += (every - (ties * (2 * ties + 7)).sum((0, -1))) / 18
     return np.sign(score) * (abs(score) - 1) / np.sqrt(np.where(variance > 0, variance, np.inf))
