@@ -48,6 +48,7 @@ class Story:
         self.root = root
         self.views: dict[tuple[str, str, str], View] = {}
         self.datasets: dict[str, Dataset] = {}
+        self.tables: dict[str, dict[str, pd.DataFrame]] = {}
         self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
 
     @cached_property
@@ -67,9 +68,11 @@ class Story:
         key = name, element_type, state
         if key not in self.views:
             dataset = self.opened(name)
+            if name not in self.tables:
+                self.tables[name] = dataset.tables(DRAWN_FROM)
             typed = {
                 name: table[table["element_type"] == element_type]
-                for name, table in dataset.tables(DRAWN_FROM).items()
+                for name, table in self.tables[name].items()
             }
             self.views[key] = View(typed, dataset.environment, state)
         return self.views[key]

@@ -1,4 +1,5 @@
-"""Open each published dataset once: its samples and tables are shared by all tests of this folder.
+"""Open and evaluate each published dataset once: its samples and tables are shared by all tests of
+this folder.
 
 Everything here recomputes committed files and compares them with what is committed. Run it with
 `make check-published`.
@@ -31,12 +32,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def opened() -> Iterator[Callable[[Path], Dataset]]:
-    """Opens each dataset once, for the tests and for all that they call.
+    """Opens each dataset once, and makes its tables once, for the tests and for all that they call.
 
     A dataset has the models of all kernels, whoever opens it. Repeats, from which nothing is drawn,
     have none.
     """
-    kernels, read = discover(ROOT).values(), Dataset.open
+    kernels, read, evaluated = discover(ROOT).values(), Dataset.open, cache(Dataset.tables)
     shown = set(featured(ROOT / PUBLISHED).values())
 
     @cache
@@ -49,6 +50,9 @@ def opened() -> Iterator[Callable[[Path], Dataset]]:
 
     patch = pytest.MonkeyPatch()
     patch.setattr(Dataset, "open", open_any)
+    patch.setattr(
+        Dataset, "tables", lambda self, names: {name: evaluated(self)[name] for name in names}
+    )
     yield open_once
     patch.undo()
 
