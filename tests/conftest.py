@@ -72,6 +72,7 @@ def gpus(
 
 LONG = (
     "test_documented",
+    "test_module",
     "test_pipeline",
     "test_robust",
     "test_result",
@@ -81,6 +82,9 @@ LONG = (
     "test_figure_models",
     "test_gpus",
     "test_compilers",
+    "test_author",
+    "test_options",
+    "test_drivers",
     "test_other_gpus",
     "test_reproduce",
     "test_growth",

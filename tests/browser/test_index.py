@@ -141,13 +141,13 @@ def test_tables_are_sorted_by_a_click_and_copied_as_text(page, given):
 def larger(browser, given, tmp_path):
     """The page of ten thousand rows: 100 problems of 100 kernels."""
     sizes = [16 * place for place in range(1, 101) for _ in range(100)]
-    varied = dict.fromkeys("mnk", sizes) | {"problem": list(map(str, sizes))}
     best = (
         given[0]
         .iloc[[0] * len(sizes)]
         .reset_index(drop=True)
         .assign(
-            **varied,
+            **dict.fromkeys("mnk", sizes),
+            problem=list(map(str, sizes)),
             kernel=[f"{kernel:02}_made" for kernel in range(100)] * 100,
             state="warm",
             element_type="float32",

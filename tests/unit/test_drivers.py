@@ -135,27 +135,9 @@ def test_a_run_stops_before_any_work_unless_it_measures_the_cpu(made, project):
     smoke = ("--config", "campaign=smoke")
 
     def run(environment, *arguments):
-        command = [
-            project.python,
-            "-m",
-            "snakemake",
-            "--quiet",
-            "host",
-            "reason",
-            "--cores",
-            "1",
-            "-n",
-            *arguments,
-        ]
-        done = subprocess.run(
-            command,
-            cwd=project.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout + done.stderr
+        project.environment = environment
+        done = project.snakemake("--dry-run", *arguments)
+        return done.returncode, done.stdout
 
     broken, old = (
         made.environment(H200, init=18),

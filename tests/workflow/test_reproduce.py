@@ -37,7 +37,7 @@ def tiny(make_project):
     project = make_project()
     project.write("config/claims.yaml", CLAIM)
     project.campaign(TINY)
-    project.snakemake("--configfile", "config/test.yaml")
+    project.ok("--configfile", "config/test.yaml", "--until", "aggregate")
     (path,) = project.folder.glob("results/tiny/cpu-*/summary.csv")
     csv_files.write_csv(csv_files.read_csv(path).assign(marks=""), path)  # however busy it was
     project.done = project.snakemake("reproduce", "--configfile", "config/test.yaml")
