@@ -22,6 +22,7 @@ from ladder.cli import export
 from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_kernel
 from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES, OF_CUDA
+from ladder.devices import libraries
 from ladder.devices.base import Launch, Refused
 from ladder.devices.lock import first_gpu
 from ladder.devices.operands import exactly, places, stored_type, values
@@ -32,7 +33,14 @@ from ladder.measuring.trial import LIMITS
 from ladder.measuring.verify import INEXACT, fault, judge
 from ladder.measuring.worker import Worker
 from ladder.model import kernel_file
-from ladder.model.baselines import BASELINES, PRECISION, REDUCING, TYPES_OF, baseline_configurations
+from ladder.model.baselines import (
+    BASELINES,
+    PRECISION,
+    REDUCING,
+    SEARCH,
+    TYPES_OF,
+    baseline_configurations,
+)
 from ladder.model.hardware_limits import peak_tflops
 from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
@@ -51,10 +59,12 @@ def test_cublas_passes_the_gauntlet(gpu, name, element_type):
     for problem in problems(element_type, tf32):
         use(gpu, problem)
         for configuration in baseline_configurations(name, element_type):
+            if configuration.label == SEARCH:
+                continue  # see below: it takes seconds on each problem
             try:
-                launch = gpu.baseline(name, dict(configuration.parameters).get("ALGORITHM"))
+                launch = gpu.baseline(name, dict(configuration.parameters))
             except Refused as refusal:
-                assert "the heuristic of cuBLASLt offers" in refusal.reason
+                assert "cuBLASLt offers" in refusal.reason
                 continue
             verdict = judge(gpu.check(launch), problem, tf32)
             if name in REDUCING and element_type in OF_CUDA and INEXACT in verdict.reason:
@@ -67,6 +77,44 @@ def test_cublas_with_fp32_sums_is_exact_where_cublas_may_not_be(gpu):
     problem = exactly(Problem(2049, 2047, 2051, element_type="bfloat16"))
     with given(gpu, problem):
         assert judge(gpu.check(gpu.baseline("cublas_fp32_sums")), problem).status == "correct"
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(1000, 1000, 1000),
+        Problem(2048, 2048, 2048, "bfloat16"),
+        Problem(501, 333, 1001, "float16"),
+    ],
+)
+def test_a_search_of_cublaslt_finds_what_is_correct_and_as_fast_as_the_last_of_its_heuristic(
+    gpu, problem
+):
+    with given(gpu, problem):
+        matmul = gpu.blas.cublaslt()
+        offered = [matmul.parameters(algorithm) for algorithm in matmul.offered()]
+        assert offered and set(offered) <= set(matmul.proposals())
+        assert matmul.spaces()  # not the heuristic alone
+        assert any(matmul.made(dict(values)) is not None for values in offered)
+        found = gpu.search()
+        launch = gpu.baseline("cublaslt_best", dict(found))
+        last = gpu.baseline("cublaslt_best", {"ALGORITHM": len(offered) - 1})
+        assert judge(gpu.check(launch), problem).status == "correct"
+        samples = [gpu.sample(each, 20) for each in (launch, last)]
+        rounds = [gpu.time_round(samples, False, seed) for seed in range(9)]
+        us, of_last = np.median([[timed.us for timed in each] for each in rounds], axis=0)
+        print(problem.label, problem.element_type, dict(found), us / 20, of_last / 20)
+        assert us <= 1.05 * of_last
+
+
+def test_a_worker_has_the_library_whose_folder_it_is_given(gpu):
+    _, folder = libraries.installed()
+    if not folder:
+        pytest.skip("cuBLAS is not installed as a package")
+    session = Session("cuda", first_gpu().uuids[0], gpu.support, {}, 60, None, folder)
+    loaded = session.worker().attributes["libraries"]
+    session.end()
+    assert loaded == libraries.identities(folder)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@ seeded noise, and faults by name. For tests alone.
 
 `$SIMULATED_GPUS` names a JSON file with the `name`, `uuids`, `driver`, perhaps `memory_bytes`, the
 `compiler`'s version and the `others` that compute there (how many processes, for each time of
-asking). A kernel's file says behind `// python: ` what a launch does, else it is `right()`. That
-code has the matrices `a`, `b` and `c`, the problem `p`, the kernel's parameters, `timed` (whether
+asking). It may have `found`, the algorithm that a search finds, else `ID=1`, and what a launch of a
+baseline does, by its name and the version of the library: `cublas 13.1.0`. A kernel's file says
+behind `// python: ` what a launch does, else it is `right()`. That code has the matrices `a`, `b`
+and `c`, the problem `p`, the kernel's parameters, `timed` (whether
 this is a timed round), `call` (how many launches of the configuration this is on the present
 problem), `right` (`right(lda=p.k)` computes with that stride instead, likewise `ldb`, `ldc`,
 `alpha`, `beta` and the depth `k`), `outside` (writes before C), and the faults `fail(message)` (the
@@ -18,15 +20,18 @@ import os
 import re
 import signal
 import struct
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from ladder.compiling.compile import compile_support
 from ladder.core import clock
 from ladder.core.files import digest, write_whole
+from ladder.devices.algorithm_search import Algorithm
 from ladder.devices.base import Call, Device, Launch, Refused, Sample, Timed
 from ladder.devices.cpu import C_TYPES, Cpu
 from ladder.devices.detect import DetectedDevice, slugify
@@ -224,7 +229,8 @@ class Gpu(Cpu):
     kind = "cuda"
     warm_seconds = 0.0
 
-    def __init__(self, uuid: str) -> None:
+    def __init__(self, uuid: str, library: str = "") -> None:
+        self.library = (Path(library) / "version").read_text() if library else "simulated"
         self.settings = Path(os.environ[VARIABLE])
         assert uuid in visible("")
         assert os.environ.get("CUDA_VISIBLE_DEVICES", uuid) == uuid
@@ -294,8 +300,12 @@ class Gpu(Cpu):
 
         return Launch(bind)
 
-    def baseline(self, name: str, algorithm: int | None = None) -> Launch:
-        return self._launch("right()", {})
+    def baseline(self, name: str, parameters: Mapping[str, int] = MappingProxyType({})) -> Launch:
+        code = settings().get(f"{name} {self.library}", "right()")
+        return self._launch(code, dict(parameters))
+
+    def search(self) -> Algorithm | None:
+        return tuple(settings().get("found", {"ID": 1}).items())
 
     def kernel(self, kernel: Any, configuration: Any, binary: bytes) -> Launch:
         return self._launch(code_of(binary), dict(configuration.parameters))
@@ -340,7 +350,7 @@ class Gpu(Cpu):
 
     def describe(self) -> dict[str, Any]:
         described: dict[str, Any] = environment()["attributes"]
-        return described
+        return described | {"library": f"cuBLAS {self.library}"}
 
     def peaks(self) -> dict[str, float]:
         return {"fp32_tflops": 60.0, "copy_tb_s": 4.0}
@@ -349,11 +359,11 @@ class Gpu(Cpu):
         return LAUNCH_US if times == 1 else 1.0
 
 
-def open_device(uuid: str, support: Path) -> Device:
+def open_device(uuid: str, support: Path, library: str) -> Device:
     """A simulated GPU."""
     if settings().get("lost"):
         raise RuntimeError("the GPU is lost")
-    return Gpu(uuid)
+    return Gpu(uuid, library)
 
 
 def matrix(address: int, rows: int, cols: int, ld: int, element_type: str) -> Any:

@@ -76,7 +76,7 @@ def _us(kernel, problem, place):
     """
     if kernel == "cublas":  # the reference beside itself
         return _reference_us(problem)
-    share = SHARES[kernel] * (0.7 if kernel == "16_thin_edge" and problem.m < 1000 else 1)
+    share = SHARES.get(kernel, 1) * (0.7 if kernel == "16_thin_edge" and problem.m < 1000 else 1)
     return 2.0 + _reference_us(problem) / share * (1 + 0.01 * place**2)
 
 

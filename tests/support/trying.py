@@ -146,4 +146,6 @@ def stay_in_process(monkeypatch: Any) -> None:
 def simulate_cpu(monkeypatch: Any) -> None:
     """Put a simulated device in place of the CPU too, with what is compiled for it."""
     monkeypatch.setitem(compilers.COMPILERS, "cc", lambda source, *_: simulated.compile(source))
-    monkeypatch.setattr(worker, "open_device", lambda kind, uuid, support: SimulatedCpu("GPU-1"))
+    monkeypatch.setattr(
+        worker, "open_device", lambda kind, uuid, support, library: SimulatedCpu("GPU-1")
+    )

@@ -1,5 +1,6 @@
 """What a measure job asks its worker, and what it makes of the answers, on a simulated GPU."""
 
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -8,9 +9,10 @@ from jobs import Jobs
 from ladder.core.errors import InputError
 from ladder.devices.operands import whole
 from ladder.measuring import sweep, worker
-from ladder.measuring.protocol import Check, Load, RunGauntlet, SetProblem, Time
+from ladder.measuring.protocol import Check, Load, RunGauntlet, Search, SetProblem, Time
 from ladder.measuring.session import columns_of
 from ladder.measuring.supervisor import Failure
+from ladder.model.baselines import SEARCH
 from ladder.model.hardware_limits import least_us
 from ladder.model.problem import Problem
 from ladder.storage import samples
@@ -142,6 +144,7 @@ def test_tf32_of_denormal_operands_is_not_asked_for(jobs):
     refused = ("not_supported", "tensor cores take TF32 operands that are denormal for 0")
     assert dict(zip(baselines(run), outcomes(run), strict=True)) == {
         "cublas": RIGHT,
+        "cublas_bf16x9": RIGHT,
         "cublaslt_best": RIGHT,
         "cublas_tf32": refused,
     }
@@ -193,6 +196,7 @@ def test_a_wrong_baseline_is_told_with_what_was_loaded_into_its_process(jobs, mo
     told = ("incorrect", f"while timed: sample 1: off; {remark}")
     assert dict(zip(baselines(run), outcomes(run), strict=True)) == {
         "cublas": RIGHT,
+        "cublas_bf16x9": RIGHT,
         "cublaslt_best": RIGHT,
         "cublas_tf32": told,
     }
@@ -304,6 +308,7 @@ def test_cublas_that_adds_parts_of_k_in_16_bits_is_timed_and_marked(jobs, monkey
         "cublas": ("correct", True),
         "cublaslt_best": ("correct", True),
         "cublas_tf32": ("incorrect", False),
+        "cublas_bf16x9": ("incorrect", False),
     }
 
 
@@ -385,3 +390,63 @@ def test_readings_become_columns():
     assert {name: columns[name] for name in expected} == expected
     assert columns_of([{}])["throttle_reasons"] is None
     assert set(columns) <= set(samples.SCHEMA.names)
+
+
+FOUND = "ID=66 TILE=20 CLUSTER=2"
+
+
+@pytest.fixture
+def searching(jobs, gpus):
+    """A measure job of the baselines on two problems, whose search finds an algorithm."""
+
+    def found(algorithm):
+        gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"found": algorithm}))
+
+    found({"ID": 66, "TILE": 20, "CLUSTER": 2})
+    jobs.found, jobs.name = found, "baselines.float32"
+    return jobs
+
+
+def last(run):
+    """Configuration, status and reason of the last candidate on each problem."""
+    names = ("configuration", "status", "reason")
+    every = [tuple(record[name] for name in names) for record in run.kept]
+    return [
+        every[index] for index, entry in enumerate(run.items) if entry.planned["label"] == SEARCH
+    ]
+
+
+def test_a_search_finds_a_configuration_that_is_verified_and_timed_by_its_parameters(searching):
+    run = searching.open(searching.name)
+    outcomes(run)
+    assert last(run) == [(FOUND, "correct", "")] * 2
+    name = f"cublaslt_best {FOUND}"
+    assert [asked.m for asked in searching.of(Search)] == [24, 40]
+    assert who(searching, RunGauntlet).count((name,)) == 1  # once, whatever the problem
+    assert who(searching, Check).count((name,)) == 2
+    assert sum(name in names for names in who(searching, Time)) == 2
+
+
+def test_a_run_that_continues_measures_what_the_first_one_found(searching):
+    searching.faults = {(RunGauntlet, f"cublaslt_best {FOUND}"): [InputError("stopped")]}
+    run = searching.open(searching.name)
+    with pytest.raises(InputError, match="stopped"):
+        outcomes(run)
+    searching.found({"ID": 1})
+    again = searching.open(searching.name)
+    outcomes(again)
+    assert [label for label, *_ in last(again)] == [FOUND, "ID=1"]
+    assert [asked.m for asked in searching.of(Search)] == [40]
+
+
+def test_a_search_that_finds_nothing_or_fails_is_recorded_of_its_candidate_alone(searching):
+    searching.found({})
+    searching.faults = {Search: [Failure("launch_error", "the context is lost", alive=False)]}
+    run = searching.open(searching.name)
+    results = outcomes(run)
+    none = "no algorithm can be searched for on this device"
+    assert last(run) == [
+        (SEARCH, "launch_error", "the context is lost"),
+        (SEARCH, "not_supported", none),
+    ]
+    assert results.count(RIGHT) == len(results) - 2

@@ -11,6 +11,7 @@ import agreement
 import answer
 import benchmark
 import checks
+import cublas_versions
 import gate_rates
 import growth
 import power
@@ -27,7 +28,10 @@ from planted import ROOT, written
 from rungs import ALL as KERNELS
 from simulated import support
 
-SCRIPTS = {script.__name__: script for script in (benchmark, checks, gate_rates, random_problems)}
+SCRIPTS = {
+    script.__name__: script
+    for script in (benchmark, checks, cublas_versions, gate_rates, random_problems)
+}
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS.values(), agreement, growth, power])
@@ -235,3 +239,40 @@ def test_a_comment_or_a_header_does_not_change_code(tmp_path):
     include.write_text("/* of c */ int\na;")
     assert code_digest("/*---\ntitle: T\nprecision: tf32\n---*/\n int b; // b", [include]) == before
     assert code_digest("int c;", [include]) != before
+
+
+def version(folder, number, speed, errors):
+    """A dataset of a version of cuBLAS, whose emulation has other errors or not."""
+    device = f"nvidia-a-cublas-{number.replace('.', '-')}"
+    kernels = ("03_shared_tile", "cublas", "cublas_bf16x9")
+    fingerprint = {"nvidia-cublas": number, "uuids": ["GPU-1"]}
+    given = {"problems": synthetic.SMALL, "kernels": kernels, "fingerprint": fingerprint}
+    made = Dataset.open(
+        synthetic.write(folder / device, 1, device, slower={"cublas": speed}, **given)
+    )
+    own = made.best.set_index("kernel").loc["cublas"].set_index("problem")["frobenius_error"]
+    emulated = made.best["kernel"] == "cublas_bf16x9"
+    made.best["frobenius_error"] = made.best["frobenius_error"].where(
+        ~emulated, made.best["problem"].map(own) * errors
+    )
+    return made
+
+
+@pytest.mark.parametrize(("errors", "engages"), [(1.0, "does not engage"), (1.1, "engages")])
+def test_versions_of_cublas_are_compared_by_number_and_emulation_by_its_results(
+    tmp_path, errors, engages
+):
+    newest, older = (
+        version(tmp_path, "13.10.0.20", 0.5, errors),
+        version(tmp_path, "13.2.1.1", 1, 1),
+    )
+    measured = cublas_versions.measure([newest, older])
+    (beside,) = measured["older"]
+    assert (measured["newest"], beside["version"]) == ("13.10.0.20", "13.2.1.1")
+    assert [row["ratio"] for row in beside["rows"]] == pytest.approx([2] * 3, rel=0.02)
+    assert beside["kernels"] == pytest.approx(1, rel=0.02)
+    assert cublas_versions.short(measured) == "It is faster on 3 of 3 problems"
+    words = cublas_versions.long(measured)
+    assert "13.10.0.20 is 2.0" in words and "faster on 3, slower on 0" in words
+    assert f"BF16x9 {engages} in 13.10.0.20" in words
+    assert "BF16x9 does not engage in 13.2.1.1: other results than float32 on 0 of 3" in words

@@ -19,7 +19,7 @@ from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
 from ladder.core.stats import CONFIDENCE, between_processes, half_of_difference, student_t
-from ladder.model.baselines import BASELINES
+from ladder.model.baselines import BASELINES, OF_LIBRARY
 from ladder.storage import published_index
 from ladder.storage.columns import names
 from ladder.storage.csv_files import read_csv, to_csv
@@ -216,10 +216,12 @@ def limits(
 
     The limits are for ratios to the reference, or for times if `of` is "time_". They come from the
     table in the folder of published datasets, for one machine or for several machines of the model.
-    The result is empty for two different models, or without a table.
+    A library's version does not matter: runs repeat as well with any. The result is empty for two
+    different models, or without a table.
     """
-    path = published / f"repeat-{other['device']}.csv"
-    if first["device"] != other["device"] or not path.exists():
+    models = [environment["device"].split(OF_LIBRARY)[0] for environment in (first, other)]
+    path = published / f"repeat-{models[1]}.csv"
+    if models[0] != models[1] or not path.exists():
         return {}
     uuid, another = (
         environment.get("attributes", {}).get("uuid") for environment in (first, other)

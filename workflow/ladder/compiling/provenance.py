@@ -13,6 +13,7 @@ from ladder.compiling.toolchain import COMPILER, cc, compiler_version, named, nv
 from ladder.core import places
 from ladder.core.errors import InputError
 from ladder.core.surroundings import cores, memory
+from ladder.devices import libraries
 from ladder.devices.detect import DetectedDevice, detect_cpu
 from ladder.devices.simulation import simulated
 
@@ -112,7 +113,9 @@ def fingerprint(device: DetectedDevice) -> dict[str, Any]:
         return common | {
             "uuids": list(device.uuids),
             "driver": device.driver,
-            **{p: versions.get(p) for p in ("pycuda", "nvidia-cublas")},
+            "pycuda": versions.get("pycuda"),
+            "nvidia-cublas": device.library or versions.get("nvidia-cublas"),
+            "cublas": libraries.identities(device.library_folder),
             **({"simulated": True} if simulated() else {}),
         }
     return common | {"cores": cores(), "python": platform.python_version()}
@@ -123,9 +126,9 @@ def describe(device: DetectedDevice) -> dict[str, Any]:
     peaks.
     """
     return {
-        "device": device.slug,
+        "device": device.dataset,
         "kind": device.kind,
-        "name": device.name,
+        "name": device.name + (f", cuBLAS {device.library}" if device.library else ""),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "fingerprint": fingerprint(device),
         "compiler": {

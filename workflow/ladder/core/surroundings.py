@@ -83,6 +83,27 @@ def identity(library: Path) -> str:
         )
 
 
+def _loaded() -> list[Path]:
+    """Return the files of the libraries that this process has loaded."""
+    maps = re.findall(r" (/.*\.so\b.*)$", (PROC / "maps").read_text(), re.MULTILINE)
+    return [Path(path) for path in dict.fromkeys(maps) if Path(path).exists()]
+
+
+def _of_vendor(kind: str) -> list[Path]:
+    return [path for path in _loaded() if VENDORS[kind].match(path.name)]
+
+
+def sha256(kind: str) -> dict[str, str]:
+    """Return the SHA-256 of the vendor's libraries that this process has loaded, by file name. A
+    gigabyte takes a second or two.
+    """
+    digests = {}
+    for path in _of_vendor(kind):
+        with path.open("rb") as file:
+            digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
+
+
 def described(kind: str) -> dict[str, Any]:
     """Return what surrounds this process, which has loaded the libraries of a device kind. Keys of
     what is not there are left out.
@@ -92,14 +113,13 @@ def described(kind: str) -> dict[str, Any]:
     - `from_ld_library_path`: other libraries found by LD_LIBRARY_PATH,
     - `cpu_quota`: the cores' worth of time of a control group, and `cores_in_mask` beside it.
     """
-    maps = re.findall(r" (/.*\.so\b.*)$", (PROC / "maps").read_text(), re.MULTILINE)
-    loaded = [Path(path) for path in dict.fromkeys(maps) if Path(path).exists()]
+    loaded = _loaded()
     named = PRELOAD.read_text().split() if PRELOAD.exists() else []
     preloaded = {Path(path).resolve() for path in named}
     searched = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     folders = {Path(folder).resolve() for folder in searched if folder}
     by_key = {
-        "libraries": [path for path in loaded if VENDORS[kind].match(path.name)],
+        "libraries": _of_vendor(kind),
         "preloaded": [path for path in loaded if path in preloaded],
         "from_ld_library_path": [
             path for path in loaded if path.parent in folders and not DRIVER.match(path.name)

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ladder.core.types import Status
+from ladder.devices.algorithm_search import Algorithm
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 
@@ -164,10 +165,16 @@ class Device(ABC):
         """Return a launch of a compiled configuration on the present problem. Raises `Refused`."""
 
     @abstractmethod
-    def baseline(self, name: str, algorithm: int | None = None) -> Launch:
-        """Return a launch of a vendor's call on the present problem, by default with the library's
-        own choice. Raises `Refused`.
+    def baseline(self, name: str, parameters: Mapping[str, int] = MappingProxyType({})) -> Launch:
+        """Return a launch of a vendor's call on the present problem, by the algorithm with these
+        parameters or, without any, by the library's own choice. Raises `Refused`.
         """
+
+    def search(self) -> Algorithm | None:
+        """Return the parameters of the fastest algorithm of the vendor's library that a search finds
+        on the present problem; None if nothing can be searched.
+        """
+        return None
 
     @abstractmethod
     def check(self, launch: Launch) -> Errors:

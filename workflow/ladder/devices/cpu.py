@@ -6,10 +6,11 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -231,7 +232,7 @@ class Cpu(Device):
         gemm.restype = None
         return Launch(lambda *addresses: partial(gemm, *self.arguments(*addresses)))
 
-    def baseline(self, name: str, algorithm: int | None = None) -> Launch:
+    def baseline(self, name: str, parameters: Mapping[str, int] = MappingProxyType({})) -> Launch:
         launch: Launch = self.blas.launch(self, name)
         return launch
 

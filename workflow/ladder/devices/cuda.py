@@ -7,10 +7,11 @@ is open, while the device executes the round.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_char, c_double, c_float, c_int, c_void_p
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from ladder.core import clock
 from ladder.devices import back_to_back, cuda_peaks
+from ladder.devices.algorithm_search import Algorithm
 from ladder.devices.back_to_back import MEASURED_SECONDS, WINDOW_SECONDS, Meter
 from ladder.devices.base import Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.cuda_operands import Operands, Support
@@ -202,9 +204,13 @@ class Cuda(Device):
         if shared > FREE_SHARED:
             function.allow_shared(shape.dynamic_shared)
 
-    def baseline(self, name: str, algorithm: int | None = None) -> Launch:
-        launch: Launch = self.blas.launch(name, algorithm)
+    def baseline(self, name: str, parameters: Mapping[str, int] = MappingProxyType({})) -> Launch:
+        launch: Launch = self.blas.launch(name, parameters)
         return launch
+
+    def search(self) -> Algorithm | None:
+        found: Algorithm | None = self.blas.cublaslt().search()
+        return found
 
     def check(self, launch: Launch) -> Errors:
         at, seed = self._at, self.given.seed

@@ -12,8 +12,10 @@ import psutil
 
 from ladder.core.errors import InputError
 from ladder.core.surroundings import memory
+from ladder.devices import libraries
 from ladder.devices.base import Refused
 from ladder.devices.simulation import simulated
+from ladder.model.baselines import OF_LIBRARY
 from ladder.model.campaign import MOST_OF_MEMORY, Campaign, check_memory
 from ladder.model.problem import Problem
 
@@ -59,6 +61,15 @@ class DetectedDevice:
     """Bytes of memory; 0 if unknown."""
     uuids: tuple[str, ...] = ()
     driver: str = ""
+    library: str = ""
+    """The version of cuBLAS, if a campaign names some; "" for the one that is installed."""
+    library_folder: str = ""
+    """The folder of its files."""
+
+    @property
+    def dataset(self) -> str:
+        """The name of its dataset: the slug, and the version of the library if there is one."""
+        return self.slug + (f"{OF_LIBRARY}{slugify(self.library)}" if self.library else "")
 
 
 def slugify(name: str) -> str:
@@ -256,7 +267,25 @@ def resolve(
         _check_problems(campaign, device.kind, device.slug)
         if device.memory:
             check_memory(campaign, device.kind, device.name, device.memory)
-    return devices
+    return [each for device in devices for each in _with_libraries(campaign, device)]
+
+
+def _with_libraries(campaign: Campaign, device: DetectedDevice) -> list[DetectedDevice]:
+    """Return a GPU once for each version of cuBLAS that a campaign names, and any other device as it
+    is.
+    """
+    if device.kind == "cpu" or not campaign.libraries:
+        return [device]
+    return [
+        replace(
+            device,
+            library=version,
+            library_folder=libraries.find(
+                version, folder, f"{campaign.source}: libraries.cublas[{index}]"
+            ),
+        )
+        for index, (version, folder) in enumerate(campaign.libraries.items())
+    ]
 
 
 def _automatic(campaign: Campaign, found: Sequence[DetectedDevice]) -> list[DetectedDevice]:
@@ -298,9 +327,15 @@ def _partitions(campaign: Campaign) -> list[DetectedDevice]:
     return devices
 
 
-def here(slug: str, architecture: str = "", partition: str = "") -> DetectedDevice:
-    """Return the device of this machine with a slug. Raises `InputError` if it is not on this
-    machine.
+def here(
+    slug: str,
+    architecture: str = "",
+    partition: str = "",
+    library: str = "",
+    library_folder: str = "",
+) -> DetectedDevice:
+    """Return the device of this machine with a slug, and with a version of cuBLAS. Raises
+    `InputError` if it is not on this machine.
 
     In a `partition` any machine's GPU of the model will do: they are one device, and `uuids` is
     empty.
@@ -319,7 +354,7 @@ def here(slug: str, architecture: str = "", partition: str = "") -> DetectedDevi
             f"device {slug}: not on this machine; expected one of {', '.join(devices)}"
         )
     if not partition:
-        return devices[slug]
+        return replace(devices[slug], library=library, library_folder=library_folder)
     if architecture and architecture.rstrip("af") != devices[slug].arch:
         raise InputError(
             f"{where}.architecture: got {architecture!r}; expected {devices[slug].arch}, that of "

@@ -33,7 +33,7 @@ def simulated() -> Any:
 
     It has `detect() -> list[DetectedDevice]`, `visible(slug) -> list[str]`,
     `compiler_version(compiler) -> str`,
-    `compile(source) -> (cubin, usage)` and `open_device(uuid, support) -> Device`. `VARIABLES`
+    `compile(source) -> (cubin, usage)` and `open_device(uuid, support, library) -> Device`. `VARIABLES`
     names the variables that its processes need.
     """
     path = os.environ.get(VARIABLE)

@@ -34,6 +34,7 @@ BASELINE_NAME = {
     "cublas": "cuBLAS",
     "cublas_fp32_sums": "cuBLAS, FP32 sums",
     "cublas_tf32": "cuBLAS TF32",
+    "cublas_bf16x9": "cuBLAS BF16x9",
     "cublaslt_best": "cuBLASLt's best",
     "blas_1": "BLAS, 1 thread",
     "blas_all": "BLAS, all threads",

@@ -44,6 +44,8 @@ class Job:
     """Digest of the package's modules that measure."""
     environment: Mapping[str, Any]
     """`environment.json`, with the limits of the device."""
+    library: str = ""
+    """The folder of the vendor's library; "" for the one that is installed."""
 
     @cached_property
     def described(self) -> str:
@@ -95,7 +97,7 @@ def prepared(kind: Callable[..., J], files: Any, code: str) -> tuple[J, Sequence
     found = fingerprint(device)
     check_alike(found, environment["fingerprint"], f"{files.environment}: fingerprint")
     job = kind(
-        device=device.slug,
+        device=device.dataset,
         kind=device.kind,
         plan=planned["plan"],
         binaries=read_binaries(map(Path, files.resources)),
@@ -103,6 +105,7 @@ def prepared(kind: Callable[..., J], files: Any, code: str) -> tuple[J, Sequence
         fingerprint=found,
         code=code,
         environment=environment,
+        library=device.library_folder,
     )
     return job, uuids(device)
 
@@ -127,6 +130,7 @@ class Run(ABC):
             job.environment,
             job.plan["limits"]["timeout_seconds"],
             lock,
+            job.library,
         )
         self.project = project_state()
 

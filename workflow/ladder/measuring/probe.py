@@ -22,7 +22,20 @@ def probe(device: DetectedDevice, child: Child) -> dict[str, Any]:
             f"{device.slug}: its peaks cannot be measured: {failure.reason}; {NO_FAULT}"
         ) from None
     assert isinstance(answer, protocol.Probed)
+    _check_version(device, child)
     return describe(device) | {"attributes": child.attributes} | dict(answer.measured)
+
+
+def _check_version(device: DetectedDevice, child: Child) -> None:
+    """Raise `InputError` if the worker has another version of the library than the campaign names.
+    cuBLAS itself knows three of a package's four numbers.
+    """
+    expected = f"cuBLAS {'.'.join(device.library.split('.')[:3])}"
+    if device.library and child.attributes["library"] != expected:
+        raise InputError(
+            f"{device.library_folder}: got {child.attributes['library']}; expected {expected}, "
+            f"which the campaign names as {device.library}"
+        )
 
 
 def probe_once(device: DetectedDevice, child: Child, journal: Journal, code: str) -> dict[str, Any]:

@@ -33,13 +33,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Open:
-    """Open the device. `support` is the file of the pipeline's own device code. Answer:
-    `Opened`.
+    """Open the device. `support` is the file of the pipeline's own device code, and `library` the
+    folder of the vendor's library, or "" for the installed one. Answer: `Opened`.
     """
 
     kind: str
     uuid: str
     support: Path
+    library: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,13 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Search:
+    """Search the vendor's library for its fastest algorithm on the present problem. Answer:
+    `Found`.
+    """
+
+
+@dataclass(frozen=True)
 class Diagnose:
     """Examine what a candidate gets wrong on a problem. Answer: `Diagnosed`."""
 
@@ -107,7 +115,7 @@ class Time:
     repeats: Sequence[int] = ()
 
 
-Request = Open | Probe | SetProblem | RunGauntlet | Load | Check | Diagnose | Time
+Request = Open | Probe | SetProblem | RunGauntlet | Load | Check | Search | Diagnose | Time
 
 
 @dataclass(frozen=True)
@@ -184,6 +192,13 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class Found:
+    """The label of a configuration; "" if a search has found none."""
+
+    configuration: str
+
+
+@dataclass(frozen=True)
 class Diagnosed:
     """The fields of a `diagnosis.Diagnosis`, or None if nothing was found, and whether the
     candidate was correct this time.
@@ -206,7 +221,17 @@ class Sampled:
 
 
 Answer = (
-    Done | Declined | Unusable | Opened | Probed | Alive | Trying | Judged | Diagnosed | Sampled
+    Done
+    | Declined
+    | Unusable
+    | Opened
+    | Probed
+    | Alive
+    | Trying
+    | Judged
+    | Found
+    | Diagnosed
+    | Sampled
 )
 ANSWERS = {kind.__name__: kind for kind in get_args(Answer)}
 

@@ -20,7 +20,16 @@ from ladder.core.stats import median_interval
 from ladder.core.surroundings import remarks
 from ladder.devices.operands import exactly
 from ladder.measuring import protocol
-from ladder.measuring.protocol import Answer, Candidate, Diagnosed, Judged, Request, Sampled, Trying
+from ladder.measuring.protocol import (
+    Answer,
+    Candidate,
+    Diagnosed,
+    Found,
+    Judged,
+    Request,
+    Sampled,
+    Trying,
+)
 from ladder.measuring.supervisor import NO_FAULT, START_SECONDS, Child, Failure
 from ladder.model.baselines import BASELINES
 from ladder.model.campaign import Limits
@@ -57,8 +66,9 @@ class Session:
         environment: Mapping[str, Any],
         timeout_seconds: float,
         lock: int | None,
+        library: str = "",
     ) -> None:
-        self.kind, self.uuid, self.support = kind, uuid, support
+        self.kind, self.uuid, self.support, self.library = kind, uuid, support, library
         self.environment = environment
         """`environment.json`, which shows the times that the device cannot reach."""
         self.timeout_seconds = timeout_seconds
@@ -80,7 +90,7 @@ class Session:
         if self._child and self._child.has_ended():
             self.end()
         if self._child is None:
-            self._child = Child(self.kind, self.uuid, self.support, self.lock)
+            self._child = Child(self.kind, self.uuid, self.support, self.lock, self.library)
             self.children += 1
             if self.environment:
                 self._check_alike(self._child.attributes)
@@ -207,6 +217,19 @@ class Session:
             (verdict,) = self._ask(protocol.Check(candidate))
             assert isinstance(verdict, Judged)
             return verdict
+
+        return self.retry(attempt)
+
+    def search(self, problem: Problem) -> str:
+        """Return the label of the vendor's fastest algorithm that a search finds on a problem; ""
+        for none.
+        """
+
+        def attempt() -> str:
+            self.set_problem(problem)
+            (answer,) = self._ask(protocol.Search())
+            assert isinstance(answer, Found)
+            return answer.configuration
 
         return self.retry(attempt)
 

@@ -123,12 +123,15 @@ class Child:
     started.
     """
 
-    def __init__(self, kind: str, uuid: str, support: Path, lock: int | None) -> None:
+    def __init__(
+        self, kind: str, uuid: str, support: Path, lock: int | None, library: str = ""
+    ) -> None:
         self.busy_us, self.oom_kills = 0.0, oom_kills()
         for last in (False, True):
             self._start(kind, {"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
             try:
-                (answer,) = self.ask(protocol.Open(kind, uuid, support), START_SECONDS)
+                opening = protocol.Open(kind, uuid, support, library)
+                (answer,) = self.ask(opening, START_SECONDS)
                 assert isinstance(answer, Opened)
                 self.attributes = answer.attributes
                 """What the device, and the libraries in the child, are."""

@@ -21,7 +21,7 @@ from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.supervisor import Failure
 from ladder.measuring.verify import INEXACT
-from ladder.model.baselines import REDUCING
+from ladder.model.baselines import REDUCING, SEARCH
 from ladder.model.campaign import Limits, expected_us
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
@@ -126,7 +126,9 @@ class Sweep(Run):
 
     def _measure_problem(self, problem: Problem, entries: Sequence[_Entry]) -> None:
         for entry in entries:
-            entry.verified = self._refused_before(entry) or self._run_gauntlet(entry)
+            entry.verified = (
+                self._refused_before(entry) or self._searched(entry) or self._run_gauntlet(entry)
+            )
         for entry in sorted(entries, key=_is_tf32):  # TF32 last: its operands are others
             if entry.verified["status"] == "correct":
                 entry.verified |= self._check_integers(entry)
@@ -163,6 +165,29 @@ class Sweep(Run):
             }
         return None
 
+    def _searched(self, entry: _Entry) -> dict[str, Any] | None:
+        """Give a candidate that is to be searched for the configuration that is found. Return why
+        there is none; None if there is one, or nothing to search for.
+
+        A search finds another algorithm the next time if some are as fast. So a run that continues
+        takes what the first one has found.
+        """
+        if entry.planned["label"] != SEARCH:
+            return None
+        journal, key = self.journals[entry.journal], digest(["search", entry.key])
+        if key not in journal:
+            try:
+                found = {"found": self.session.search(entry.problem), "status": "not_supported"}
+                found["reason"] = "no algorithm can be searched for on this device"
+            except Failure as failure:
+                found = {"found": "", **failure.outcome}
+            journal.append({"key": key, "kernel": entry.candidate.name, **found})
+        record = journal[key]
+        if not record["found"]:
+            return {name: record[name] for name in ("status", "reason")}
+        entry.candidate = replace(entry.candidate, configuration=record["found"])
+        return None
+
     def _run_gauntlet(self, entry: _Entry) -> dict[str, Any]:
         """Return the outcome of the gauntlet for a candidate. It runs once per binary and device,
         whatever the problem.
@@ -174,6 +199,7 @@ class Sweep(Run):
                 entry.binary.get("sha256"),
                 entry.share["geometry"],
                 entry.planned,
+                entry.candidate.configuration,
                 element_type,
                 self.job.described,
                 self.job.code,
@@ -189,7 +215,7 @@ class Sweep(Run):
                 {
                     "key": key,
                     "kernel": entry.candidate.name,
-                    "configuration": entry.planned["label"],
+                    "configuration": entry.candidate.configuration,
                     **outcome,
                 }
             )

@@ -21,8 +21,9 @@ from typing import Any, NoReturn
 from ladder.compiling import cubin
 from ladder.core import clock, yaml_schema
 from ladder.core.errors import InputError
-from ladder.core.surroundings import described
+from ladder.core.surroundings import described, sha256
 from ladder.core.types import OF_CUDA
+from ladder.devices import libraries
 from ladder.devices.base import Device, Launch, Refused
 from ladder.devices.operands import whole
 from ladder.devices.simulation import simulated
@@ -61,12 +62,15 @@ def _parsed(path: Path, text: str) -> Kernel:
     return kernel_file.parse(path)
 
 
-def open_device(kind: str, uuid: str, support: Path) -> Device:
-    """Return the device of a kind, together with its baselines."""
+def open_device(kind: str, uuid: str, support: Path, library: str = "") -> Device:
+    """Return the device of a kind, together with its baselines. They are those of the installed
+    library, or of the one whose files are in the folder `library`.
+    """
     if kind == "cuda" and (gpus := simulated()):
-        opened: Device = gpus.open_device(uuid, support)
+        opened: Device = gpus.open_device(uuid, support, library)
         return opened
     if kind == "cuda":
+        libraries.load(library)  # before nvmath-python loads the one that it finds
         from ladder.devices.cublas import Cublas
         from ladder.devices.cuda import Cuda
 
@@ -94,17 +98,16 @@ class Worker:
         if self.present is not None:
             self.device.use(self.present)  # the request before may have used others
         match request:
-            case protocol.Open(kind, uuid, support):
-                self.device = open_device(kind, uuid, support)
+            case protocol.Open(kind, uuid, support, library):
+                self.device = open_device(kind, uuid, support, library)
                 yield protocol.Opened(self.device.describe() | described(kind))
             case protocol.Probe():
                 empty = {
                     "launch_us": self.device.launch_us(1),
                     "repeated_launch_us": self.device.launch_us(REPEATS),
                 }
-                yield protocol.Probed(
-                    {"peaks": self.device.peaks(), **empty, "idle": self.device.monitor()}
-                )
+                measured = {"peaks": self.device.peaks(), **empty, "idle": self.device.monitor()}
+                yield protocol.Probed(measured | {"libraries": sha256(self.device.kind)})
             case protocol.SetProblem(problem, reference):
                 self._set_problem(problem, reference)
             case protocol.RunGauntlet(element_type, candidate):
@@ -118,6 +121,9 @@ class Worker:
                 verdict = self._judge(launch, self.given)
                 self.took[self._checked(candidate)] = launch.us
                 yield protocol.Judged(verdict.status, verdict.reason)
+            case protocol.Search():
+                found = self.device.search() or ()
+                yield protocol.Found(" ".join(f"{name}={value}" for name, value in found))
             case protocol.Diagnose(problem, candidate):
                 yield self._diagnose(problem, candidate)
             case protocol.Time():
@@ -162,8 +168,7 @@ class Worker:
         given = self.device.given
         chosen = Configuration.of(given.element_type, candidate.configuration)
         if files is None:
-            algorithm = dict(chosen.parameters).get("ALGORITHM")
-            launch = self.device.baseline(candidate.name, algorithm)
+            launch = self.device.baseline(candidate.name, dict(chosen.parameters))
         else:
             kernel, code = files
             need = kernel.unmet_need(chosen, {**given.names(), **self.device.names})

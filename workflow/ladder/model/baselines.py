@@ -4,33 +4,41 @@ from ladder.core.types import OF_CUDA
 from ladder.model.kernel import Configuration
 
 BASELINES = {
-    "cuda": ("cublas", "cublas_fp32_sums", "cublas_tf32", "cublaslt_best"),
+    "cuda": ("cublas", "cublas_fp32_sums", "cublas_tf32", "cublas_bf16x9", "cublaslt_best"),
     "cpu": ("blas_1", "blas_all"),
 }
 """Vendor calls of each device kind. The first is the reference that every kernel is paired with."""
-TYPES_OF = {"cublas_fp32_sums": OF_CUDA, "cublas_tf32": ("float32",)}
+TYPES_OF = {"cublas_fp32_sums": OF_CUDA, "cublas_tf32": ("float32",), "cublas_bf16x9": ("float32",)}
 """The element types of a baseline that does not have all."""
 REDUCING = ("cublas", "cublaslt_best")
 """The baselines that may add parts of K in 16 bits, if the elements have 16 bits."""
 ALGORITHMS = 8
-"""The algorithms of cuBLASLt that are measured: more than its heuristic has named for any problem
+"""The algorithms of cuBLASLt's heuristic that are measured: more than it has named for any problem
 (cuBLAS 13.1 on an H100).
 """
+SEARCH = "SEARCH=1"
+"""The label of a configuration in whose place each problem has the one that a search finds."""
 PRECISION = {"cublas_tf32": "tf32"}
 """The type to which a baseline rounds its operands, as `precision` names it in a kernel's
 header.
 """
+OF_LIBRARY = "-cublas-"
+"""Comes between the slug of a device and the version of a library in the name of a dataset."""
 BASELINE_JOB = "baselines"
 """The name of the baselines' measure job, in place of a kernel's."""
 
 
 def baseline_configurations(name: str, element_type: str) -> list[Configuration]:
-    """Return the configurations of a baseline: of `cublaslt_best` cuBLAS's own call, and the
-    algorithms of the heuristic by their number.
+    """Return the configurations of a baseline: of `cublaslt_best` cuBLAS's own call, the algorithms
+    of the heuristic by their number, and the one to search for.
     """
     own = Configuration(element_type, ())
-    numbers = range(ALGORITHMS) if name == "cublaslt_best" else ()
-    return [own, *(Configuration(element_type, (("ALGORITHM", number),)) for number in numbers)]
+    if name != "cublaslt_best":
+        return [own]
+    offered = [
+        Configuration(element_type, (("ALGORITHM", number),)) for number in range(ALGORITHMS)
+    ]
+    return [own, *offered, Configuration.of(element_type, SEARCH)]
 
 
 def is_baseline(kernel: str) -> bool:

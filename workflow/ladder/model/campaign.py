@@ -158,6 +158,10 @@ class Campaign:
     """
     formats: Sequence[str] = ()
     """The formats of the figures besides SVG."""
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    """The versions of cuBLAS to measure beside, each with the folder named for it, or "". Without
+    any it is the one that is installed.
+    """
 
     @cached_property
     def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:

@@ -171,7 +171,13 @@ def load(
         partitions={name: Partition(**entry) for name, entry in data.get("partitions", {}).items()},
         operands={name: _value(name, data[name]) for name in (*VARIED, "seed") if name in data},
         formats=data.get("figures", {}).get("formats", []),
+        libraries=_libraries(data.get("libraries", {}).get("cublas", []), source),
     )
+    if campaign.libraries and campaign.partitions:
+        raise InputError(
+            f"{source}: libraries: got some with partitions; expected one or the other: versions "
+            "are compared on one GPU of this machine"
+        )
     for id, configurations in campaign.configurations.items():
         if not configurations:
             raise InputError(
@@ -251,6 +257,22 @@ def _builds(given: Mapping[str, Any]) -> list[Build]:
         tuple(pair for pair in build if pair != ("compiler", COMPILERS[0]))
         for build in itertools.product(*lists)
     ]
+
+
+def _libraries(entries: Sequence[Any], source: str) -> dict[str, str]:
+    """Return the folder that is named for each version, or ""."""
+    folders: dict[str, str] = {}
+    for index, entry in enumerate(entries):
+        version, folder = (
+            (entry, "") if isinstance(entry, str) else (entry["version"], entry["folder"])
+        )
+        if version in folders:
+            raise InputError(
+                f"{source}: libraries.cublas[{index}]: got {version} twice; expected each version "
+                "once"
+            )
+        folders[version] = folder
+    return folders
 
 
 def _many(value: Any) -> Sequence[Any]:

@@ -36,8 +36,8 @@ class Targets:
 
     @cached_property
     def datasets(self) -> Datasets:
-        """One dataset for each device."""
-        kinds = {device.slug: device.kind for device in self.devices}
+        """One dataset for each device, and for each version of a library on it."""
+        kinds = {device.dataset: device.kind for device in self.devices}
         folder = f"results/{self.campaign.name}"
         return Datasets(
             folder,
@@ -47,20 +47,20 @@ class Targets:
             self.campaign.formats,
         )
 
-    def device(self, slug: str) -> DetectedDevice:
-        """Return the device with a slug."""
-        return self._by_slug[slug]
+    def device(self, dataset: str) -> DetectedDevice:
+        """Return the device of a dataset."""
+        return self._by_dataset[dataset]
 
     @cached_property
-    def _by_slug(self) -> dict[str, DetectedDevice]:
-        return {device.slug: device for device in self.devices}
+    def _by_dataset(self) -> dict[str, DetectedDevice]:
+        return {device.dataset: device for device in self.devices}
 
     def everything(self) -> list[str]:
         """Return all that the campaign makes on this machine, except hardware counters. Snakemake
         makes a missing file again only if it is a target.
         """
         tables = [f"{name}.csv" for name in TABLES]
-        slugs = [device.slug for device in self.devices]
+        slugs = [device.dataset for device in self.devices]
         return [
             *(
                 f"{self._build(arch)}/{kernel.name}/resources.csv"
@@ -115,11 +115,15 @@ class Targets:
         return digest([kernel.digest for kernel in self._kernels(device)])
 
     def machine(self, device: str) -> dict[str, str]:
-        """Return what `detect.here` looks for on the machine of a job: a device's slug, its
-        architecture and its partition.
+        """Return what `detect.here` looks for on the machine of a job: a device's slug, and the
+        version of its library, or its architecture and its partition.
         """
         partition = self.campaign.partitions.get(device)
         if partition is None:
+            own = self.device(device)
+            if own.library:
+                names = ("slug", "library", "library_folder")
+                return {name: getattr(own, name) for name in names}
             return {"slug": device}
         return {
             "slug": partition.device,

@@ -1,0 +1,268 @@
+"""cuBLASLt: the algorithms of its heuristic on a problem, and those that a search finds.
+
+What the functions, attributes and their values mean is in `cublasLt.h` and in the cuBLAS
+documentation, "Using the cuBLASLt API".
+"""
+
+import math
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ladder.core.types import ELEMENT_TYPES
+from ladder.devices.algorithm_search import Algorithm, Spaces, fastest
+from ladder.devices.base import Call
+from ladder.devices.operands import scalars
+from ladder.model.baselines import ALGORITHMS
+
+if TYPE_CHECKING:
+    from ladder.devices.cuda import Cuda  # cannot be imported without a driver
+
+# Without what nvmath-python's packages import, which is all of NVIDIA's mathematical libraries: they
+# would make each worker start 0.7 s later.
+for package in ("nvmath", "nvmath.bindings"):
+    if (spec := find_spec(package)) and package not in sys.modules:
+        sys.modules[package] = module_from_spec(spec)
+cublasLt = import_module("nvmath.bindings.cublasLt")
+_CONFIG = cublasLt.MatmulAlgoConfigAttribute
+PARAMETERS = {
+    "ID": _CONFIG.ID,
+    "TILE": _CONFIG.TILE_ID,
+    "STAGES": _CONFIG.STAGES_ID,
+    "SPLITK": _CONFIG.SPLITK_NUM,
+    "REDUCTION": _CONFIG.REDUCTION_SCHEME,
+    "SWIZZLE": _CONFIG.CTA_SWIZZLING,
+    "CUSTOM": _CONFIG.CUSTOM_OPTION,
+    "INNER": _CONFIG.INNER_SHAPE_ID,
+    "CLUSTER": _CONFIG.CLUSTER_SHAPE_ID,
+}
+"""The parameters of an algorithm, as its label has them."""
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+"""The parts of K that are tried."""
+MOST_IDS = 256
+"""More algorithms than cuBLASLt has."""
+SHORT_US = 5000.0
+"""A launch that takes longer than this is timed once, where others are timed four times."""
+
+
+class Matmul:
+    """The present problem of a device as cuBLASLt takes it.
+
+    A and B change places, as in `cublas`. The descriptors stay as long as the process: some hundred
+    bytes.
+    """
+
+    def __init__(
+        self, device: "Cuda", light: int, workspace: tuple[int, int], types: tuple[int, int, int]
+    ) -> None:
+        compute, scale, data = types
+        p = device.given
+        self.device, self.light, self.workspace = device, light, workspace
+        self.alpha, self.beta = (np.array([value]) for value in scalars(p))
+        self.types = (compute, scale, data, data, data, data)
+        how = cublasLt.matmul_desc_create(compute, scale)
+        of_b, of_a, of_c = (
+            cublasLt.matrix_layout_create(data, *shape)
+            for shape in ((p.n, p.k, p.ldb), (p.k, p.m, p.lda), (p.n, p.m, p.ldc))
+        )
+        self.described = (how, of_b, of_a, of_c, of_c)
+        # each launch of a sample has its own rows of B: all begin on a 16-byte boundary, or none
+        # does
+        self.alignment = min(16, p.names()["alignment"])
+
+    def offered(self, id: int | None = None) -> list[Any]:
+        """Return the algorithms of the heuristic (cublasLtMatmulAlgoGetHeuristic), its favorite
+        first: of all, or of those with one `id`.
+        """
+        found = np.zeros(ALGORITHMS, cublasLt.matmul_heuristic_result_dtype)
+        wishes: dict[str, Any] = {
+            f"MIN_ALIGNMENT_{matrix}_BYTES": np.array([self.alignment], np.uint32)
+            for matrix in "ABCD"
+        }
+        wishes["MAX_WORKSPACE_BYTES"] = np.array([self.workspace[1]], np.uint64)
+        if id is not None:
+            limited = cublasLt.MatmulSearch.LIMITED_BY_ALGO_ID
+            wishes["SEARCH_MODE"] = np.array([limited], np.uint32)
+            found["algo"] = self._initial(id)
+        preference, wish = cublasLt.matmul_preference_create(), cublasLt.MatmulPreferenceAttribute
+        for name, value in wishes.items():
+            cublasLt.matmul_preference_set_attribute(
+                preference, int(wish[name]), value.ctypes.data, value.nbytes
+            )
+        count = np.zeros(1, np.int32)
+        try:
+            cublasLt.matmul_algo_get_heuristic(
+                self.light,
+                *self.described,
+                preference,
+                ALGORITHMS,
+                found.ctypes.data,
+                count.ctypes.data,
+            )
+        finally:
+            cublasLt.matmul_preference_destroy(preference)
+        return [
+            found["algo"][i : i + 1].copy() for i in range(int(count[0])) if found["state"][i] == 0
+        ]
+
+    def _initial(self, id: int) -> Any:
+        algorithm = np.zeros(1, cublasLt.matmul_algo_dtype)
+        cublasLt.matmul_algo_init(self.light, *self.types, id, algorithm.ctypes.data)
+        return algorithm
+
+    def made(self, values: Mapping[str, int]) -> Any:
+        """Return the algorithm with these parameters; None if cuBLASLt does not run it on the
+        problem (cublasLtMatmulAlgoCheck), or only in a larger workspace.
+        """
+        checked = np.zeros(1, cublasLt.matmul_heuristic_result_dtype)
+        try:
+            algorithm = self._initial(values["ID"])
+            for name, attribute in PARAMETERS.items():
+                # what an algorithm does not have perhaps cannot be set, not even to its default
+                if name != "ID" and values[name] != self._value(algorithm, attribute):
+                    value = np.array([values[name]], _dtype(attribute))
+                    cublasLt.matmul_algo_config_set_attribute(
+                        algorithm.ctypes.data, int(attribute), value.ctypes.data, value.nbytes
+                    )
+            cublasLt.matmul_algo_check(
+                self.light, *self.described, algorithm.ctypes.data, checked.ctypes.data
+            )
+        except cublasLt.cuBLASLtError:
+            return None
+        return algorithm if checked["workspace_size"][0] <= self.workspace[1] else None
+
+    def parameters(self, algorithm: Any) -> Algorithm:
+        """Return the parameters of an algorithm."""
+        return tuple((name, self._value(algorithm, each)) for name, each in PARAMETERS.items())
+
+    def _value(self, algorithm: Any, attribute: Any) -> int:
+        """Return a parameter of an algorithm; 0 if it does not have that."""
+        value, written = np.zeros(1, _dtype(attribute)), np.zeros(1, np.uint64)
+        with suppress(cublasLt.cuBLASLtError):
+            cublasLt.matmul_algo_config_get_attribute(
+                algorithm.ctypes.data,
+                int(attribute),
+                value.ctypes.data,
+                value.nbytes,
+                written.ctypes.data,
+            )
+        return int(value[0])
+
+    def _capability(self, algorithm: Any, name: str) -> list[int]:
+        """Return what an algorithm can have: one number, or several."""
+        attribute, size = int(cublasLt.MatmulAlgoCapAttribute[name]), np.zeros(1, np.uint64)
+        read, at = cublasLt.matmul_algo_cap_get_attribute, algorithm.ctypes.data
+        read(at, attribute, 0, 0, size.ctypes.data)
+        dtype = np.dtype(cublasLt.get_matmul_algo_cap_attribute_dtype(attribute))
+        values = np.zeros(int(size[0]) // dtype.itemsize, dtype)
+        if len(values):
+            read(at, attribute, values.ctypes.data, values.nbytes, size.ctypes.data)
+        return [int(value) for value in values]
+
+    def spaces(self) -> Spaces:
+        """Return what the parameters of each algorithm may be (cublasLtMatmulAlgoGetIds and its
+        capabilities). Those that need a better alignment than all rows have are left out: they might
+        read beyond a row.
+        """
+        clusters = [0]
+        if self.device.device.compute_capability() >= (9, 0):
+            clusters = [int(shape) for shape in cublasLt.ClusterShape]
+        aligned, spaces = [f"MIN_ALIGNMENT_{matrix}_BYTES" for matrix in "ABCD"], {}
+        p = self.device.given
+        size = ELEMENT_TYPES[p.element_type].size
+        rows = math.gcd(self.alignment, *(size * ld for ld in (p.lda, p.ldb, p.ldc)))
+        for id in cublasLt.matmul_algo_get_ids(self.light, *self.types, MOST_IDS):
+            with suppress(cublasLt.cuBLASLtError):  # one that this device does not have
+                can = {
+                    name: self._capability(self._initial(id), name)
+                    for name in (
+                        *aligned,
+                        "TILE_IDS",
+                        "STAGES_IDS",
+                        "SPLITK_SUPPORT",
+                        "REDUCTION_SCHEME_MASK",
+                        "CTA_SWIZZLING_SUPPORT",
+                        "CUSTOM_OPTION_MAX",
+                    )
+                }
+                if max(can[name][0] for name in aligned) > rows:
+                    continue
+                schemes = [bit for bit in (1, 2, 4) if can["REDUCTION_SCHEME_MASK"][0] & bit]
+                spaces[id] = {
+                    "TILE": can["TILE_IDS"] or [0],
+                    "STAGES": can["STAGES_IDS"] or [0],
+                    "SPLITK": list(SPLITS) if can["SPLITK_SUPPORT"][0] else [1],
+                    "REDUCTION": [0, *schemes],
+                    "SWIZZLE": [0, 1] if can["CTA_SWIZZLING_SUPPORT"][0] else [0],
+                    "CUSTOM": list(range(can["CUSTOM_OPTION_MAX"][0] + 1)),
+                    "INNER": [0],
+                    "CLUSTER": clusters,
+                }
+        return spaces
+
+    def proposals(self) -> list[Algorithm]:
+        """Return what the heuristic offers, then what it offers of each algorithm by its `ID`."""
+        offered = self.offered()
+        for id in cublasLt.matmul_algo_get_ids(self.light, *self.types, MOST_IDS):
+            with suppress(cublasLt.cuBLASLtError):
+                offered += self.offered(id)
+        return [self.parameters(algorithm) for algorithm in offered]
+
+    def search(self) -> Algorithm | None:
+        """Return the fastest algorithm that a search finds; None for none."""
+        ready: dict[Algorithm, Call | None] = {}
+
+        def us(values: Algorithm) -> float | None:
+            if values not in ready:
+                ready[values] = self._ready(self.made(dict(values)))
+            if (call := ready[values]) is None:
+                return None
+            times = self.device.time_calls([call])
+            return min(
+                [*times, *(self.device.time_calls([call] * 3) if times[0] < SHORT_US else ())]
+            )
+
+        return fastest(self.proposals(), self.spaces(), us, Random(0))
+
+    def _ready(self, algorithm: Any) -> Call | None:
+        """Return a call of an algorithm whose code is loaded; None if cuBLASLt refuses it."""
+        if algorithm is None:
+            return None
+        call = self.bind(algorithm, *self.device.spare())
+        try:
+            call()
+        except cublasLt.cuBLASLtError:
+            return None
+        self.device.stream.synchronize()
+        return call
+
+    def bind(self, algorithm: Any, a: int, b: int, c: int) -> Call:
+        """Return a call of an algorithm on operands at these addresses."""
+        how, of_b, of_a, of_c, _ = self.described
+        return lambda: cublasLt.matmul(
+            self.light,
+            how,
+            self.alpha.ctypes.data,
+            b,
+            of_b,
+            a,
+            of_a,
+            self.beta.ctypes.data,
+            c,
+            of_c,
+            c,
+            of_c,
+            algorithm.ctypes.data,
+            *self.workspace,
+            self.device.stream.handle,
+        )
+
+
+def _dtype(attribute: Any) -> Any:
+    return cublasLt.get_matmul_algo_config_attribute_dtype(int(attribute))
