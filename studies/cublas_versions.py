@@ -55,7 +55,7 @@ def beside(older: Dataset, newest: Dataset) -> dict[str, Any]:
     and that of the kernels, which are the same.
     """
     known = limits(ROOT / PUBLISHED, older.environment, newest.environment, "time_")
-    rows = changes(older, newest, known)
+    rows = changes(older, newest, known).query("state == 'warm'")
     names = ["element_type", "problem", "ratio", "low", "high", "verdict"]
     kernels = rows[rows["binary"] == "same"]
     return {
@@ -75,6 +75,7 @@ def emulation(dataset: Dataset) -> dict[str, Any]:
     fast it is beside it.
     """
     best = dataset.best[dataset.best["element_type"] == "float32"]
+    best = best[best["state"] == "warm"]
     own, emulated = (
         best[best["kernel"] == name].set_index("problem") for name in (REFERENCE, EMULATED)
     )

@@ -14,14 +14,14 @@ pytestmark = pytest.mark.slow
 CAMPAIGN = """
 campaign: versions
 devices: [cuda]
-libraries: {cublas: [13.1.0.3, {version: 13.10.0.20, folder: own}]}
+libraries: {cublas: [13.2.0.1, {version: 13.10.0.20, folder: own}]}
 kernels: ["cuda/8*"]
 problems: {cuda: [[5, 6, 7], [8, 6, 7]]}
 measure: {min_samples: 4, max_samples: 4, target: 0.000001, race: false, timeout_seconds: 600}
 baselines: {cuda: [cublas, cublas_bf16x9]}
 confirm: {processes: 3}
 """
-OLD, NEW = (f"results/versions/fake-cublas-{version}" for version in ("13-1-0-3", "13-10-0-20"))
+OLD, NEW = (f"results/versions/fake-cublas-{version}" for version in ("13-2-0-1", "13-10-0-20"))
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def project(make_project):
     project.write("kernels/cuda/80_many.cu", cuda_kernel("many", CU_RIGHT))
     project.campaign(CAMPAIGN)
     project.simulate(uuids=["GPU-0", "GPU-1"], **{"cublas 13.10.0": "right(); slow(0.5)"})
-    for folder, version in (("libraries/cublas-13.1.0.3", "13.1.0"), ("own", "13.10.0")):
+    for folder, version in (("libraries/cublas-13.2.0.1", "13.2.0"), ("own", "13.10.0")):
         project.write(f"{folder}/version", version)
         for name in FILES:
             project.write(f"{folder}/{name}", version)
@@ -40,7 +40,7 @@ def project(make_project):
 
 
 def test_each_version_has_a_dataset_that_names_it_on_one_gpu(project):
-    for folder, version in ((OLD, "13.1.0.3"), (NEW, "13.10.0.20")):
+    for folder, version in ((OLD, "13.2.0.1"), (NEW, "13.10.0.20")):
         environment = json.loads((project.folder / folder / "environment.json").read_text())
         assert environment["name"] == f"Fake, cuBLAS {version}"
         assert environment["fingerprint"]["nvidia-cublas"] == version
@@ -57,14 +57,14 @@ def test_versions_are_compared_and_drawn(project):
     folders = [project.folder / folder for folder in (OLD, NEW)]
     (comparison,) = compare.compare(folders, ROOT / PUBLISHED)
     text = comparison.text()
-    assert "name: Fake, cuBLAS 13.1.0.3 -> Fake, cuBLAS 13.10.0.20" in text
-    assert "fingerprint.nvidia-cublas: 13.1.0.3 -> 13.10.0.20" in text
+    assert "name: Fake, cuBLAS 13.2.0.1 -> Fake, cuBLAS 13.10.0.20" in text
+    assert "fingerprint.nvidia-cublas: 13.2.0.1 -> 13.10.0.20" in text
     assert "faster? cublas 5x6x7 warm" in text
     rows = comparison.rows.set_index(["kernel", "problem"])
     assert rows.loc[("cublas", "5x6x7"), "ratio"] == pytest.approx(2, rel=0.02)
     assert rows.loc[("80_many", "5x6x7"), "ratio"] == pytest.approx(1, rel=0.02)
     svg = (project.folder / "results/versions/compared-cuda.svg").read_text()
-    assert "cuBLAS 13.10.0.20 beside cuBLAS 13.1.0.3, by problem" in svg
+    assert "cuBLAS 13.10.0.20 beside cuBLAS 13.2.0.1, by problem" in svg
 
 
 def test_a_library_that_changed_is_measured_again_and_the_other_is_not(project):

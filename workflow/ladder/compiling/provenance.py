@@ -105,7 +105,7 @@ def fingerprint(device: DetectedDevice) -> dict[str, Any]:
     """
     versions = package_versions(PACKAGES)
     common = {
-        "device": device.name,
+        "device": device.full_name,
         "compiler": compiler_version(COMPILER[device.kind]),
         "numpy": versions["numpy"],
     }
@@ -128,7 +128,7 @@ def describe(device: DetectedDevice) -> dict[str, Any]:
     return {
         "device": device.dataset,
         "kind": device.kind,
-        "name": device.name + (f", cuBLAS {device.library}" if device.library else ""),
+        "name": device.full_name,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "fingerprint": fingerprint(device),
         "compiler": {

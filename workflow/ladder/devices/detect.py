@@ -67,6 +67,11 @@ class DetectedDevice:
     """The folder of its files."""
 
     @property
+    def full_name(self) -> str:
+        """The name, and the version of the library if there is one."""
+        return self.name + (f", cuBLAS {self.library}" if self.library else "")
+
+    @property
     def dataset(self) -> str:
         """The name of its dataset: the slug, and the version of the library if there is one."""
         return self.slug + (f"{OF_LIBRARY}{slugify(self.library)}" if self.library else "")
