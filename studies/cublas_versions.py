@@ -3,18 +3,16 @@
     .venv/bin/snakemake --cores 8 --config campaign=cublas-versions
     .venv/bin/python studies/cublas_versions.py results/cublas-versions
 
-Words the answer from the datasets of that campaign, one for each version, on the machine that measured them. The
-last one that the campaign names is the newest. Emulation is engaged if the results are not those of float32:
-the same operands then have another error.
+Words the answer from the datasets of that campaign, one for each version, on the machine that measured them: the oldest
+and the newest. Emulation is engaged if the results are not those of float32: the same operands then have another error.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import answer
-import pandas as pd
+import numpy as np
 from answer import command_line
 from ladder.analysis.compare import changes
 from ladder.analysis.dataset import Dataset
@@ -26,7 +24,7 @@ from ladder.model.baselines import OF_LIBRARY
 from ladder.storage.dataset_layout import PUBLISHED
 
 QUESTION = "Is the newest cuBLAS faster, shape by shape, and does it emulate float32?"
-REFERENCE, EMULATED = "cublas", "cublas_bf16x9"
+COLUMNS = ["element_type", "problem", "ratio", "low", "high", "verdict"]
 SAME_ERROR = 1e-6
 """How far errors of the same bits may differ, relatively: their sums have no fixed order."""
 
@@ -37,99 +35,52 @@ def version_of(dataset: Dataset) -> str:
 
 
 def measure(datasets: Sequence[Dataset]) -> dict[str, Any]:
-    """What the study measured: each older version beside the newest, and the emulation of all."""
-    *others, newest = sorted(datasets, key=lambda each: _numbers(version_of(each)))
-    return {
-        "newest": version_of(newest),
-        "older": [beside(older, newest) for older in others],
-        "emulation": [emulation(dataset) for dataset in (*others, newest)],
-    }
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in version.split(".")]
-
-
-def beside(older: Dataset, newest: Dataset) -> dict[str, Any]:
-    """The newest version over an older one: for each element type and problem the ratio of cuBLAS,
-    and that of the kernels, which are the same.
+    """The newest version over the oldest: the ratios of cuBLAS, and the mean of those of kernels,
+    which are the same; and on how many problems emulated float32 has other results than float32, and
+    how fast it is beside it.
     """
-    known = limits(ROOT / PUBLISHED, older.environment, newest.environment, "time_")
-    rows = changes(older, newest, known).query("state == 'warm'")
-    names = ["element_type", "problem", "ratio", "low", "high", "verdict"]
-    kernels = rows[rows["binary"] == "same"]
+    by_number = {tuple(map(int, version_of(each).split("."))): each for each in datasets}
+    oldest, newest = by_number[min(by_number)], by_number[max(by_number)]
+    known = limits(ROOT / PUBLISHED, oldest.environment, newest.environment, "time_")
+    rows = changes(oldest, newest, known).query("state == 'warm'")
+    best = newest.best.query("state == 'warm' and element_type == 'float32'").set_index("problem")
+    own, emulated = (best[best["kernel"] == name] for name in ("cublas", "cublas_bf16x9"))
+    errors = own["frobenius_error"], emulated["frobenius_error"].reindex(own.index)
     return {
-        "version": version_of(older),
-        "rows": rows.loc[rows["kernel"] == REFERENCE, names].to_dict("records"),
-        "kernels": _mean(kernels["ratio"]),
-    }
-
-
-def _mean(ratios: Iterable[float]) -> float | None:
-    known = list(ratios)
-    return geometric_mean(known) if known else None
-
-
-def emulation(dataset: Dataset) -> dict[str, Any]:
-    """On how many problems the results of emulated float32 are others than those of float32, and how
-    fast it is beside it.
-    """
-    best = dataset.best[dataset.best["element_type"] == "float32"]
-    best = best[best["state"] == "warm"]
-    own, emulated = (
-        best[best["kernel"] == name].set_index("problem") for name in (REFERENCE, EMULATED)
-    )
-    errors = pd.DataFrame({"own": own["frobenius_error"], "emulated": emulated["frobenius_error"]})
-    others = [
-        not math.isclose(row["own"], row["emulated"], rel_tol=SAME_ERROR)
-        for row in errors.dropna().to_dict("records")
-    ]
-    ratios = emulated["ratio"].dropna()
-    return {
-        "version": version_of(dataset),
-        "problems": len(others),
-        "other_results": sum(others),
-        "ratio": _mean(ratios),
+        "versions": [version_of(oldest), version_of(newest)],
+        "rows": rows.loc[rows["kernel"] == "cublas", COLUMNS].to_dict("records"),
+        "kernels": geometric_mean(list(rows.loc[rows["binary"] == "same", "ratio"])),
+        "emulated": len(emulated),
+        "other_results": int((~np.isclose(*errors, rtol=SAME_ERROR, atol=0)).sum()),
+        "emulation": geometric_mean(list(emulated["ratio"])),
     }
 
 
 def short(measured: Mapping[str, Any]) -> str:
     """The answer in a few words."""
-    rows = measured["older"][0]["rows"]
-    faster = sum(row["verdict"] == "faster" for row in rows)
-    return f"It is faster on {faster} of {len(rows)} problems"
+    return f"It is faster on {_called('faster', measured)} problems"
+
+
+def _called(verdict: str, measured: Mapping[str, Any]) -> str:
+    rows = measured["rows"]
+    return f"{sum(row['verdict'] == verdict for row in rows)} of {len(rows)}"
 
 
 def long(measured: Mapping[str, Any]) -> str:
     """The answer in a few sentences."""
-    texts = []
-    for older in measured["older"]:
-        for element_type in dict.fromkeys(row["element_type"] for row in older["rows"]):
-            rows = [row for row in older["rows"] if row["element_type"] == element_type]
-            verdicts = [row["verdict"] for row in rows]
-            ends = [min(rows, key=_ratio), max(rows, key=_ratio)]
-            least, most = (f"{row['ratio']:.3f} at {row['problem']}" for row in ends)
-            texts.append(
-                f"in {element_type}, {measured['newest']} is {_mean(map(_ratio, rows)):.3f} times "
-                f"as fast as {older['version']} (geometric mean of {len(rows)} problems; {least} "
-                f"to {most}): faster on {verdicts.count('faster')}, slower on "
-                f"{verdicts.count('slower')}"
-            )
-        if older["kernels"]:
-            texts.append(f"the same kernels beside both, {older['kernels']:.3f} times")
-    for each in measured["emulation"]:
-        if each["problems"]:
-            done = "engages" if each["other_results"] else "does not engage"
-            texts.append(
-                f"BF16x9 {done} in {each['version']}: other results than float32 on "
-                f"{each['other_results']} of {each['problems']} problems, "
-                f"{each['ratio']:.3f} times as fast"
-            )
-    return "; ".join(texts)
-
-
-def _ratio(row: Mapping[str, Any]) -> float:
-    return float(row["ratio"])
+    rows = sorted(measured["rows"], key=lambda row: float(row["ratio"]))
+    ends = (f"{row['ratio']:.3f} at {row['problem']} in {row['element_type']}" for row in rows)
+    least, *_, most = ends
+    older, newest = measured["versions"]
+    mean = geometric_mean([row["ratio"] for row in rows])
+    return (
+        f"{newest} is {mean:.3f} times as fast as {older} (geometric mean; {least} to {most}), "
+        f"faster on {_called('faster', measured)} problems and slower on "
+        f"{_called('slower', measured)}; the same kernels beside both, {measured['kernels']:.3f} "
+        f"times. BF16x9 {'engages' if measured['other_results'] else 'does not engage'}: other "
+        f"results than float32 on {measured['other_results']} of {measured['emulated']} problems, "
+        f"{measured['emulation']:.3f} times as fast"
+    )
 
 
 def main() -> None:
@@ -138,10 +89,10 @@ def main() -> None:
     parser.add_argument("campaign", type=Path, help="the folder of its datasets")
     folder = parser.parse_args().campaign
     datasets = [Dataset.open(path) for path in sorted(folder.glob(f"*{OF_LIBRARY}*"))]
-    measured = measure(datasets)
-    device = here(datasets[0].environment["device"].split(OF_LIBRARY)[0])
-    uuids = sorted({each.environment["attributes"]["uuid"] for each in datasets})
+    measured, first = measure(datasets), datasets[0].environment
+    device = here(first["device"].split(OF_LIBRARY)[0])
     words = short(measured), long(measured)
+    uuids = [first["attributes"]["uuid"]]  # versions are compared on one GPU
     answer.write("cublas_versions", QUESTION, *words, device, measured, uuids=uuids)
 
 

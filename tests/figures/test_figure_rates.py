@@ -181,26 +181,3 @@ def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(comp
         dots = axes.collections[place].get_offsets()[:, 0]
         assert sorted(dots) == pytest.approx(sorted(changes))
         assert axes.lines[place].get_xdata()[0] == pytest.approx(np.median(changes))
-
-
-def test_versions_of_a_library_are_drawn_by_problem_beside_the_kernels_that_are_the_same(tmp_path):
-    sides = {
-        f"d{number}": made(
-            tmp_path / str(number),
-            seed=number,
-            device=f"a-cublas-{number}",
-            problems=synthetic.SMALL,
-            kernels=("03_shared_tile", "cublas"),
-            slower={"cublas": factor},
-            name=f"NVIDIA A, cuBLAS {number}",
-        )
-        for number, factor in ((1, 1.2), (2, 1.1), (3, 1.0))
-    }
-    figure = figures.versions([{name: View(*side, "warm") for name, side in sides.items()}])
-    (axes,) = figure.axes
-    assert words(figure)[0] == "cuBLAS 3 beside cuBLAS 1, cuBLAS 2, by problem"
-    same, first, same_again, second = (points.get_offsets() for points in axes.collections[1::2])
-    assert first[:, 1] == pytest.approx([1.2] * 3, rel=0.02)
-    assert second[:, 1] == pytest.approx([1.1] * 3, rel=0.02)
-    assert np.concatenate([same, same_again])[:, 1] == pytest.approx([1] * 6, rel=0.02)
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["256", "4096", "64×4096×4096"]

@@ -295,6 +295,11 @@ ELSEWHERE: dict[str, list[str]] = {
         "ladder try FILE",
         "snakemake --cores all --config campaign=smoke 'devices=[cpu]' 'kernels=[cpu/mine]'",
     ],
+    "tests/workflow/test_versions.py::test_versions_are_compared_and_drawn": [
+        "uv pip install --no-deps *",
+        "snakemake --cores 8 --config campaign=cublas-versions",
+        "ladder compare results/cublas-versions/*",
+    ],
     f"{MODULE}test_the_commands_of_the_page_run_in_an_empty_folder": [
         "make wheel",
         "ladder init my-kernels",

@@ -5,13 +5,11 @@ from random import Random
 
 import pytest
 from ladder.core import clock
-from ladder.devices import algorithm_search
-from ladder.devices.algorithm_search import LAST, ROUNDS, SECONDS, TIMED, fastest
+from ladder.devices.algorithm_search import FIRST, LAST, ROUNDS, SECONDS, TIMED, TRIED, fastest
 
-SPACES = {
-    id: {"TILE": list(range(40)), "STAGES": list(range(9)), "SPLITK": [1, 2, 4], "CLUSTER": [0, 1]}
-    for id in range(5)
-}
+VALUES = {"TILE": range(40), "STAGES": range(9), "SPLITK": (1, 2, 4), "CLUSTER": (0, 1)}
+CHANGES = [{name: value} for name, values in VALUES.items() for value in values]
+SPACES = dict.fromkeys(range(5), CHANGES)
 BEST = (("ID", 3), ("TILE", 31), ("STAGES", 7), ("SPLITK", 4), ("CLUSTER", 1))
 PROPOSED = [
     (("ID", 1), ("TILE", n), ("STAGES", 0), ("SPLITK", 1), ("CLUSTER", 0)) for n in range(12)
@@ -55,8 +53,8 @@ def test_the_fastest_are_timed_in_rounds(virtual_clock):
 def test_a_budget_ends_it_and_the_first_proposals_are_timed_whatever_it_is(virtual_clock):
     library = Library(seconds=SECONDS)  # of one launch
     start = clock.now()
-    assert library.search() in PROPOSED[: algorithm_search.PROPOSALS]
-    assert set(library.times) == set(PROPOSED[: algorithm_search.PROPOSALS])
+    assert library.search() in PROPOSED[:FIRST]
+    assert set(library.times) == set(PROPOSED[:FIRST])
     assert clock.now() - start == pytest.approx(SECONDS * 8 * (1 + ROUNDS))
 
 
@@ -68,7 +66,7 @@ def test_a_library_that_refuses_nearly_everything_is_asked_so_often_and_no_more(
         return None if algorithm != PROPOSED[0] else library.us(algorithm)
 
     assert fastest(PROPOSED, SPACES, us, Random(0)) == PROPOSED[0]
-    assert sum(asked.values()) <= algorithm_search.TRIED + ROUNDS
+    assert sum(asked.values()) <= TRIED + ROUNDS
 
 
 def test_without_an_algorithm_nothing_is_found(virtual_clock):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from ladder.analysis import compare
-from ladder.core.files import ROOT, digest
+from ladder.core.files import ROOT
 from ladder.devices.libraries import FILES
 from ladder.storage.dataset_layout import PUBLISHED
 from planted import CU_RIGHT, cuda_kernel
@@ -16,7 +16,7 @@ campaign: versions
 devices: [cuda]
 libraries: {cublas: [13.2.0.1, {version: 13.10.0.20, folder: own}]}
 kernels: ["cuda/8*"]
-problems: {cuda: [[5, 6, 7], [8, 6, 7]]}
+problems: {cuda: [[5, 6, 7]]}
 measure: {min_samples: 4, max_samples: 4, target: 0.000001, race: false, timeout_seconds: 600}
 baselines: {cuda: [cublas, cublas_bf16x9]}
 confirm: {processes: 3}
@@ -63,20 +63,5 @@ def test_versions_are_compared_and_drawn(project):
     rows = comparison.rows.set_index(["kernel", "problem"])
     assert rows.loc[("cublas", "5x6x7"), "ratio"] == pytest.approx(2, rel=0.02)
     assert rows.loc[("80_many", "5x6x7"), "ratio"] == pytest.approx(1, rel=0.02)
-    svg = (project.folder / "results/versions/compared-cuda.svg").read_text()
-    assert "cuBLAS 13.10.0.20 beside cuBLAS 13.2.0.1, by problem" in svg
-
-
-def test_a_library_that_changed_is_measured_again_and_the_other_is_not(project):
-    def made():
-        return [
-            digest((project.folder / folder / "environment.json").read_text())
-            for folder in (OLD, NEW)
-        ]
-
-    before = made()
-    project.write(f"own/{FILES[0]}", "another build")
-    plan = project.ok("--configfile", "config/test.yaml", "--dry-run")
-    assert f"{NEW}/environment.json" in plan
-    assert f"output: {OLD}/environment.json" not in plan
-    assert made() == before
+    drawn = (project.folder / "results/versions/compared-cuda.svg").read_text()
+    assert all(folder.name in drawn for folder in folders)

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from random import Random
@@ -43,8 +44,10 @@ PARAMETERS = {
     "CLUSTER": _CONFIG.CLUSTER_SHAPE_ID,
 }
 """The parameters of an algorithm, as its label has them."""
-SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 """The parts of K that are tried."""
+SCHEMES = (1, 2, 4)
+"""How parts of K may be added up (cublasLtReductionScheme_t)."""
 MOST_IDS = 256
 """More algorithms than cuBLASLt has."""
 SHORT_US = 5000.0
@@ -75,6 +78,8 @@ class Matmul:
         # each launch of a sample has its own rows of B: all begin on a 16-byte boundary, or none
         # does
         self.alignment = min(16, p.names()["alignment"])
+        size = ELEMENT_TYPES[p.element_type].size
+        self.rows = math.gcd(self.alignment, size * p.lda, size * p.ldb, size * p.ldc)
 
     def offered(self, id: int | None = None) -> list[Any]:
         """Return the algorithms of the heuristic (cublasLtMatmulAlgoGetHeuristic), its favorite
@@ -143,67 +148,37 @@ class Matmul:
 
     def _value(self, algorithm: Any, attribute: Any) -> int:
         """Return a parameter of an algorithm; 0 if it does not have that."""
-        value, written = np.zeros(1, _dtype(attribute)), np.zeros(1, np.uint64)
         with suppress(cublasLt.cuBLASLtError):
-            cublasLt.matmul_algo_config_get_attribute(
-                algorithm.ctypes.data,
-                int(attribute),
-                value.ctypes.data,
-                value.nbytes,
-                written.ctypes.data,
-            )
-        return int(value[0])
-
-    def _capability(self, algorithm: Any, name: str) -> list[int]:
-        """Return what an algorithm can have: one number, or several."""
-        attribute, size = int(cublasLt.MatmulAlgoCapAttribute[name]), np.zeros(1, np.uint64)
-        read, at = cublasLt.matmul_algo_cap_get_attribute, algorithm.ctypes.data
-        read(at, attribute, 0, 0, size.ctypes.data)
-        dtype = np.dtype(cublasLt.get_matmul_algo_cap_attribute_dtype(attribute))
-        values = np.zeros(int(size[0]) // dtype.itemsize, dtype)
-        if len(values):
-            read(at, attribute, values.ctypes.data, values.nbytes, size.ctypes.data)
-        return [int(value) for value in values]
+            read = cublasLt.matmul_algo_config_get_attribute
+            return _read(read, algorithm, attribute, np.zeros(1, _dtype(attribute)))[0]
+        return 0
 
     def spaces(self) -> Spaces:
-        """Return what the parameters of each algorithm may be (cublasLtMatmulAlgoGetIds and its
-        capabilities). Those that need a better alignment than all rows have are left out: they might
-        read beyond a row.
+        """Return what each algorithm may change (cublasLtMatmulAlgoGetIds and its capabilities).
+
+        Those that need a better alignment than all rows have are left out: they might read beyond a
+        row.
         """
-        clusters = [0]
-        if self.device.device.compute_capability() >= (9, 0):
-            clusters = [int(shape) for shape in cublasLt.ClusterShape]
-        aligned, spaces = [f"MIN_ALIGNMENT_{matrix}_BYTES" for matrix in "ABCD"], {}
-        p = self.device.given
-        size = ELEMENT_TYPES[p.element_type].size
-        rows = math.gcd(self.alignment, *(size * ld for ld in (p.lda, p.ldb, p.ldc)))
+        spaces = {}
         for id in cublasLt.matmul_algo_get_ids(self.light, *self.types, MOST_IDS):
             with suppress(cublasLt.cuBLASLtError):  # one that this device does not have
-                can = {
-                    name: self._capability(self._initial(id), name)
-                    for name in (
-                        *aligned,
-                        "TILE_IDS",
-                        "STAGES_IDS",
-                        "SPLITK_SUPPORT",
-                        "REDUCTION_SCHEME_MASK",
-                        "CTA_SWIZZLING_SUPPORT",
-                        "CUSTOM_OPTION_MAX",
-                    )
-                }
-                if max(can[name][0] for name in aligned) > rows:
+                can = partial(_capability, self._initial(id))
+                if max(can(f"MIN_ALIGNMENT_{matrix}_BYTES")[0] for matrix in "ABCD") > self.rows:
                     continue
-                schemes = [bit for bit in (1, 2, 4) if can["REDUCTION_SCHEME_MASK"][0] & bit]
-                spaces[id] = {
-                    "TILE": can["TILE_IDS"] or [0],
-                    "STAGES": can["STAGES_IDS"] or [0],
-                    "SPLITK": list(SPLITS) if can["SPLITK_SUPPORT"][0] else [1],
-                    "REDUCTION": [0, *schemes],
-                    "SWIZZLE": [0, 1] if can["CTA_SWIZZLING_SUPPORT"][0] else [0],
-                    "CUSTOM": list(range(can["CUSTOM_OPTION_MAX"][0] + 1)),
-                    "INNER": [0],
-                    "CLUSTER": clusters,
+                one = {
+                    "TILE": can("TILE_IDS"),
+                    "STAGES": can("STAGES_IDS"),
+                    "SWIZZLE": range(can("CTA_SWIZZLING_SUPPORT")[0] + 1),
+                    "CUSTOM": range(can("CUSTOM_OPTION_MAX")[0] + 1),
+                    "CLUSTER": map(int, cublasLt.ClusterShape),
                 }
+                schemes = [bit for bit in SCHEMES if can("REDUCTION_SCHEME_MASK")[0] & bit]
+                parts = SPLITS if can("SPLITK_SUPPORT")[0] else ()
+                spaces[id] = [
+                    *({name: value} for name, values in one.items() for value in values),
+                    {"SPLITK": 1, "REDUCTION": 0},
+                    *({"SPLITK": n, "REDUCTION": bit} for n in parts for bit in schemes),
+                ]
         return spaces
 
     def proposals(self) -> list[Algorithm]:
@@ -266,3 +241,22 @@ class Matmul:
 
 def _dtype(attribute: Any) -> Any:
     return cublasLt.get_matmul_algo_config_attribute_dtype(int(attribute))
+
+
+def _capability(algorithm: Any, name: str) -> list[int]:
+    """Return what an algorithm can have: one number, or several."""
+    attribute, written = cublasLt.MatmulAlgoCapAttribute[name], np.zeros(1, np.uint64)
+    read = cublasLt.matmul_algo_cap_get_attribute
+    dtype = np.dtype(cublasLt.get_matmul_algo_cap_attribute_dtype(int(attribute)))
+    # asked for no bytes, it says how many there are
+    read(algorithm.ctypes.data, int(attribute), 0, 0, written.ctypes.data)
+    return _read(read, algorithm, attribute, np.zeros(int(written[0]) // dtype.itemsize, dtype))
+
+
+def _read(read: Any, algorithm: Any, attribute: Any, values: Any) -> list[int]:
+    """Fill an array with an algorithm's attribute; return its numbers."""
+    written = np.zeros(1, np.uint64)
+    if len(values):
+        at = algorithm.ctypes.data, int(attribute)
+        read(*at, values.ctypes.data, values.nbytes, written.ctypes.data)
+    return [int(value) for value in values]

@@ -1,7 +1,6 @@
 """Draw devices side by side: GPUs of one model, and datasets of one kind of device."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -167,52 +166,3 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         caption,
         details,
     )
-
-
-def versions(of_types: Sequence[Mapping[str, View]]) -> Figure:
-    """Draw how much faster the last version of a library is than the others, by problem: a panel for
-    each element type, whose datasets are by name.
-
-    The kernels of both are the same. So what their times differ by is not the library's.
-    """
-    figure, grid = panels(len(of_types), 3.0, most=1)
-    handles: dict[str, Artist] = {}
-    for axes, datasets in zip(grid, of_types, strict=True):
-        *others, last = datasets.values()
-        newest = last.device.rpartition(", ")[2]
-        colors = sns.color_palette("colorblind", len(others))
-        labels = [
-            problem for problem in last.order if any(problem in data.order for data in others)
-        ]
-        for index, (older, color) in enumerate(zip(others, colors, strict=True)):
-            name = f"{newest} over {older.device.rpartition(', ')[2]}"
-            both = last.best.merge(older.best, on=["kernel", "problem"], suffixes=("", "_older"))
-            own, same = both["kernel"] == last.reference, both["kernel"].isin(last.kernels)
-            aside = 0.6 * ((index + 0.5) / len(others) - 0.5)
-            for rows, shade in ((both[same], "#bdbdbd"), (both[own], to_hex(color))):
-                x = np.array([labels.index(problem) + aside for problem in rows["problem"]])
-                ratio, half = (rows["tflops"] / rows["tflops_older"]).to_numpy(), _half(rows)
-                axes.vlines(x, ratio * (1 - half), ratio * (1 + half), color=shade, lw=1.2)
-                axes.scatter(x, ratio, s=18, color=shade, zorder=3)
-            handles[name] = Patch(color=color, label=f"{last.nice(last.reference)}: {name}")
-        axes.axhline(1, color="#444444", lw=0.8, zorder=1)
-        problems(axes, labels)
-        axes.set_ylabel("times as fast")
-        axes.set_title(last.element_type)
-    handles["kernels"] = Patch(color="#bdbdbd", label="the same kernel beside both")
-    caption = ["Vertical lines: 95 % intervals between processes of both runs."]
-    details = [f"{name}: {data.note()}" for name, data in list(of_types[0].items())[:-1]]
-    older = ", ".join(data.device.rpartition(", ")[2] for data in list(of_types[0].values())[:-1])
-    title = f"{newest} beside {older}, by problem"
-    return finish(figure, last, title, list(handles.values()), caption, details)
-
-
-def _half(rows: pd.DataFrame) -> Any:
-    """Return how far the intervals of ratios of two independent rates reach to either side,
-    relatively.
-    """
-    reach = [
-        (rows[f"tflops_high{end}"] - rows[f"tflops_low{end}"]) / 2 / rows[f"tflops{end}"]
-        for end in ("", "_older")
-    ]
-    return np.hypot(*reach)

@@ -25,7 +25,7 @@ from ladder.figures.changes import changes
 from ladder.figures.compilers import compared, compilers
 from ladder.figures.counters import counters
 from ladder.figures.data import View
-from ladder.figures.devices import comparison, gpus, on_all, versions
+from ladder.figures.devices import comparison, gpus, on_all
 from ladder.figures.headline import compared_with_baseline, headline
 from ladder.figures.layout import save, style
 from ladder.figures.parameters import parameters
@@ -33,7 +33,7 @@ from ladder.figures.roofline import issue, modeled, roofline
 from ladder.figures.rungs import energy, ladder
 from ladder.figures.samples import samples
 from ladder.figures.scaling import performance, ratio
-from ladder.model.baselines import OF_LIBRARY, is_baseline
+from ladder.model.baselines import is_baseline
 from ladder.model.campaign import SUSTAINED
 
 FIGURES: dict[str, Callable[[View], Figure]] = {
@@ -195,25 +195,19 @@ def draw_comparison(
     stem: Path,
     formats: Sequence[str] = (),
 ) -> None:
-    """Draw datasets side by side, in the first element type and state measured; or versions of a
-    library, in all types. The tables of each are those of `DRAWN_FROM`.
+    """Draw datasets side by side, in the first element type and state measured. The tables of each
+    are those of `DRAWN_FROM`.
     """
     style()
-
-    def drawn(element_type: str = "") -> dict[str, View]:
-        views = {}
-        for name, tables in datasets.items():
-            first = tables["summary"].iloc[0]
-            of_type = _only(tables, "element_type", [element_type or first["element_type"]])
-            views[name] = View(of_type, environments[name], str(first["state"]))
-        return views
-
-    if all(OF_LIBRARY in environment["device"] for environment in environments.values()):
-        types = next(iter(datasets.values()))["best"]["element_type"]
-        figure = versions([drawn(element_type) for element_type in dict.fromkeys(types)])
-    else:
-        figure = comparison(drawn())
-    save(figure, stem, formats)
+    drawn = {}
+    for name, tables in datasets.items():
+        first = tables["summary"].iloc[0]
+        drawn[name] = View(
+            _only(tables, "element_type", [first["element_type"]]),
+            environments[name],
+            str(first["state"]),
+        )
+    save(comparison(drawn), stem, formats)
 
 
 def draw_changes(
