@@ -282,6 +282,8 @@ OTHER = ("float32", "65", "warm", True, False)
         ("d a", "d b", "", dict.fromkeys((ALIKE, OTHER), repeatability.Limit(0.04, 2))),
         ("d a", "e a", "", {}),
         ("e a", "d a", "", {}),
+        ("d-cublas-1 a", "d-cublas-2 a", "time_", {ALIKE: repeatability.Limit(0.01)}),
+        ("d-cublas-1 a", "e-cublas-1 a", "", {}),
         ("f a", "f a", "", {}),
     ],
 )

@@ -77,7 +77,7 @@ class Matmul:
         self.described = (how, of_b, of_a, of_c, of_c)
         # each launch of a sample has its own rows of B: all begin on a 16-byte boundary, or none
         # does
-        self.alignment = min(16, p.names()["alignment"])
+        self.alignment = min(16, int(p.names()["alignment"]))
         size = ELEMENT_TYPES[p.element_type].size
         self.rows = math.gcd(self.alignment, size * p.lda, size * p.ldb, size * p.ldc)
 
@@ -198,10 +198,10 @@ class Matmul:
                 ready[values] = self._ready(self.made(dict(values)))
             if (call := ready[values]) is None:
                 return None
-            times = self.device.time_calls([call])
-            return min(
-                [*times, *(self.device.time_calls([call] * 3) if times[0] < SHORT_US else ())]
-            )
+            times: list[float] = self.device.time_calls([call])
+            if times[0] < SHORT_US:
+                times += self.device.time_calls([call] * 3)
+            return min(times)
 
         return fastest(self.proposals(), self.spaces(), us, Random(0))
 

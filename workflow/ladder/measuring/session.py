@@ -227,7 +227,8 @@ class Session:
 
         def attempt() -> str:
             self.set_problem(problem)
-            (answer,) = self._ask(protocol.Search())
+            limit = max(self.timeout_seconds, START_SECONDS)
+            (answer,) = self.worker().ask(protocol.Search(), limit)
             assert isinstance(answer, Found)
             return answer.configuration
 
