@@ -437,6 +437,8 @@ def test_a_run_that_continues_measures_what_the_first_one_found(searching):
     outcomes(again)
     assert [label for label, *_ in last(again)] == [FOUND, "ID=1"]
     assert [asked.m for asked in searching.of(Search)] == [40]
+    gauntlets = who(searching, RunGauntlet)
+    assert all((f"cublaslt_best {label}",) in gauntlets for label in (FOUND, "ID=1"))
 
 
 def test_a_search_that_finds_nothing_or_fails_is_recorded_of_its_candidate_alone(searching):
