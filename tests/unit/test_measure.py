@@ -400,7 +400,9 @@ def searching(jobs, gpus):
     """A measure job of the baselines on two problems, whose search finds an algorithm."""
 
     def found(algorithm):
-        gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"found": algorithm}))
+        does = "right(); slow(0.5 if globals().get('TILE') == 20 else 1)"
+        settings = {"found": algorithm, "cublaslt_best simulated": does}
+        gpus.write_text(json.dumps(json.loads(gpus.read_text()) | settings))
 
     found({"ID": 66, "TILE": 20, "CLUSTER": 2})
     jobs.found, jobs.name = found, "baselines.float32"
@@ -420,6 +422,8 @@ def test_a_search_finds_a_configuration_that_is_verified_and_timed_by_its_parame
     run = searching.open(searching.name)
     outcomes(run)
     assert last(run) == [(FOUND, "correct", "")] * 2
+    (found, _) = (record for record in run.kept if record["configuration"] == FOUND)
+    assert max(found["samples_us"]) < 0.7 * min(found["reference_us"])
     name = f"cublaslt_best {FOUND}"
     assert [asked.m for asked in searching.of(Search)] == [24, 40]
     assert who(searching, RunGauntlet).count((name,)) == 1  # once, whatever the problem
