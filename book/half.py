@@ -80,9 +80,10 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
     ahead, of_fastest = (sum(ratio >= 1 for ratio in ratios) for ratios in (chosen, fastest))
     # a search labels the algorithm that it finds with all its parameters
     searched = data.summary["configuration"].str.startswith("ID=").any()
+    timed = "a search" if searched else f"up to {ALGORITHMS}"
     return (
-        "compared with cuBLAS's choice and with the fastest of "
-        f"{'a search' if searched else f'up to {ALGORITHMS}'} of its algorithms, the fastest {data.element_type} rungs are {'; '.join(means)} (geometric "
+        f"compared with cuBLAS's choice and with the fastest of {timed} of its "
+        f"algorithms, the fastest {data.element_type} rungs are {'; '.join(means)} (geometric "
         f"means). They are ahead on {ahead} and {of_fastest} of all {len(rows)}, and "
         f"{min(chosen):.2f} and {min(fastest):.2f} times as fast on the worst"
     )
