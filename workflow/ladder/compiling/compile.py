@@ -15,10 +15,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from ladder.compiling import cubin, interface, issue_model, store
+from ladder.compiling import cubin, interface, issue_model
 from ladder.compiling.compilers import CompileError, compile_source
 from ladder.compiling.toolchain import COMPILER, FLAGS, compiler_version, library_folders, versions
-from ladder.core import clock, places
+from ladder.core import clock, places, store
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.devices import detect

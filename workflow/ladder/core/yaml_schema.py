@@ -5,14 +5,16 @@ value and what was expected.
 import json
 import re
 from collections.abc import Hashable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import yaml
 
+from ladder.core import store
 from ladder.core.errors import InputError, one_of
+from ladder.core.files import digest
 from ladder.core.places import HOME
 
 SCHEMAS = HOME / "workflow" / "schemas"
@@ -27,11 +29,7 @@ _TYPES = {
     "integer": lambda _, value: type(value) is int and abs(value) < 2**63,
     "number": lambda _, value: type(value) in (int, float) and abs(value) < 2**63,  # no NaN
 }
-_extend: Any = jsonschema.validators.extend
-_Validator = _extend(
-    jsonschema.Draft202012Validator,  # which takes 64.0 for a whole number
-    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(_TYPES),
-)
+_CODE = Path(__file__).read_text()
 
 
 class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
@@ -91,30 +89,56 @@ def read(path: Path) -> str:
 def load(text: str, source: str) -> Any:
     """Return the data in the YAML `text`. Messages call it `source`. Raises `InputError` if it is
     not valid YAML.
+
+    What was read before is taken from the store: each start reads the same headers and campaigns.
     """
+    key = digest(["read", _CODE, text])
+    if kept := store.take(key):
+        return json.loads(kept)
     try:
-        return _Loader(text).get_single_data()
+        data = _Loader(text).get_single_data()
     # a value that contradicts its tag, such as `!!int x`, makes PyYAML raise any exception
     except Exception as error:
         # what libyaml calls the text; `source` names it
         message = str(error).replace('in "<unicode string>", ', "")
         raise InputError(f"{source}: not valid YAML: {message}") from None
+    with suppress(TypeError):  # bytes and sets are no JSON
+        store.keep(key, json.dumps(data).encode())
+    return data
+
+
+@lru_cache
+def _schema(name: str) -> str:
+    """Return the text of a schema in `schemas/`."""
+    (path,) = SCHEMAS.glob(f"{name}.schema.*")  # JSON is YAML too
+    return path.read_text()
 
 
 @lru_cache
 def _validator(schema: str) -> Any:
-    (path,) = SCHEMAS.glob(f"{schema}.schema.*")  # JSON is YAML too
-    return _Validator(load(path.read_text(), schema))
+    # imported only for data that were not checked before
+    from jsonschema import Draft202012Validator as Draft
+    from jsonschema.validators import extend
+
+    # the draft takes 64.0 for a whole number
+    strict: Any = extend(Draft, type_checker=Draft.TYPE_CHECKER.redefine_many(_TYPES))
+    return strict(load(_schema(schema), schema))
 
 
 def check(data: Any, schema: str, source: str) -> None:
-    """Raise `InputError` with every violation of a schema in `schemas/`, one per line."""
+    """Raise `InputError` with every violation of a schema in `schemas/`, one per line. Data in
+    which it found none before are not checked again.
+    """
+    key = digest(["checked", _CODE, _schema(schema), repr(data)])
+    if store.take(key):
+        return
     errors = sorted(
         _validator(schema).iter_errors(data),
         key=lambda error: [str(part) for part in error.absolute_path],
     )
     if errors:
         raise InputError("\n".join(dict.fromkeys(_complaint(error, source) for error in errors)))
+    store.keep(key, b"valid")
 
 
 def _complaint(error: Any, source: str) -> str:
