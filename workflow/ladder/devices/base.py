@@ -4,14 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from ladder.core.types import Status
 from ladder.devices.algorithm_search import Algorithm
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
+
+if TYPE_CHECKING:  # each start of Snakemake reads this file, and needs no NumPy
+    from numpy.typing import NDArray
 
 
 class Refused(Exception):
@@ -183,7 +184,7 @@ class Device(ABC):
         """
 
     @abstractmethod
-    def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def look(self) -> "tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]":
         """Return A, B and C as drawn for the last `check`, and its result. Each is flat, from the
         matrix's first element on.
         """
