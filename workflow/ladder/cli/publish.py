@@ -181,7 +181,8 @@ def compare(published: Path) -> None:
     """Draw the published datasets of each kind side by side, and write the checksums of these
     figures.
     """
-    kinds = together(published)
+    folders = featured(published)
+    kinds = together(folders)
     if not kinds:
         (published / SUMS).unlink(missing_ok=True)
         return
@@ -189,7 +190,7 @@ def compare(published: Path) -> None:
         for kind, groups in kinds.items():
             tables, environments = {}, {}
             for group in groups:
-                device, dataset = group.split("/")[0], Dataset.open(featured(published)[group])
+                device, dataset = group.split("/")[0], Dataset.open(folders[group])
                 tables[device] = tabulate(dataset, Path(scratch) / "tables" / group)
                 environments[device] = dataset.environment
             figures.draw_comparison(tables, environments, Path(scratch) / f"compared-{kind}")

@@ -55,6 +55,7 @@ _LANGUAGES = {
 """Keys that only kernels in some languages have, with the suffixes of these."""
 _HEADER = re.compile(r"\A\s*(?:/\*|\"{3})---\n(.*?)\n---(?:\*/|\"{3})", re.DOTALL)
 _PATH = re.compile(r"[./].*|.*/")
+_MACRO = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
 _READS = re.compile(
     r"^(?:.*\*/)?[^\S\n]*((?:#|%:)(?:[^\S\n]|\\\n)*+"
     r"(?:/\*|(?:include|include_next|import|embed)\b).*)|(\.incbin\b.*)",
@@ -153,11 +154,15 @@ def _check_place(kernel: Kernel) -> None:
     """
     if not kernel.builds_on:
         return
-    folders = (place / "kernels" / kernel.kind for place in places.both())
-    paths = [path for folder in (kernel.path.parent, *folders) for path in _files(folder)]
+    folders = [kernel.path.parent, *(place / "kernels" / kernel.kind for place in places.both())]
+    names = [f"{kernel.builds_on}{suffix}" for suffix in SUFFIXES[kernel.kind]]
+    meant = [folder / name for folder in folders for name in names]
+    own = kernel.builds_on == kernel.name
+    if not own and any(_is_kernel(path, kernel.kind) for path in meant):
+        return
+    paths = [path for folder in folders for path in _files(folder)]
     others = [path.stem for path in paths if path != kernel.path and _is_kernel(path, kernel.kind)]
-    misspelled = kernel.builds_on not in others and nearest(kernel.builds_on, others)
-    if misspelled or kernel.builds_on == kernel.name:
+    if own or nearest(kernel.builds_on, others):
         raise InputError(
             f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(kernel.builds_on)}; "
             f"{one_of(kernel.builds_on, others)}"
@@ -171,11 +176,11 @@ def _check_code(kernel: Kernel) -> None:
     folders = places.include_folders(kernel.path)
     for path in (kernel.path, *kernel.includes):
         text = kernel.text if path == kernel.path else path.read_text(errors="replace")
-        for name in kernel.parameters:
-            if macro := re.search(rf"^[^\S\n]*#[^\S\n]*define[^\S\n]+{name}\b", text, re.MULTILINE):
+        for macro in _MACRO.finditer(text):
+            if macro[1] in kernel.parameters:
                 raise InputError(
                     f"{_line(path, text, macro.end())}: got {macro[0].strip()}; expected no macro "
-                    f"of this name: the pipeline defines the parameter {name}"
+                    f"of this name: the pipeline defines the parameter {macro[1]}"
                 )
         ours = path == kernel.path or any(map(path.is_relative_to, folders))
         if kernel.path.suffix == ".py" or not ours:
@@ -280,6 +285,11 @@ def everywhere(
     """
     of_places = map(_kernels_in, reversed(places.both()))
     return _read(itertools.chain(*of_places, files), refused)
+
+
+def here() -> set[str]:
+    """Return the ids of the kernels of `everywhere`, usable or not, without reading the files."""
+    return {id_of(path) for place in places.both() for path in _kernels_in(place)}
 
 
 def _read(paths: Iterable[Path], refused: dict[str, InputError] | None) -> dict[str, Kernel]:

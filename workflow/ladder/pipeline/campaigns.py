@@ -21,7 +21,7 @@ from ladder.devices.detect import DetectedDevice
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
-from ladder.model.kernel_file import everywhere, files_of
+from ladder.model.kernel_file import everywhere, files_of, here
 from ladder.pipeline.targets import Targets, about_gpus
 from ladder.storage.dataset_layout import JUDGED
 from ladder.storage.published_index import featured, kernel_ids
@@ -57,18 +57,22 @@ class Campaigns:
     """
     located: Callable[[str], str] = str
     """Returns where Snakemake has a path of a rule, which in a module may have a prefix."""
-    refused: dict[str, InputError] = field(default_factory=dict)
-    """Why kernel files are unusable, by kernel."""
     _targets: dict[str, Targets] = field(default_factory=dict)
 
     @cached_property
+    def _read_kernels(self) -> tuple[dict[str, Kernel], dict[str, InputError]]:
+        refused: dict[str, InputError] = {}
+        return everywhere(refused), refused
+
+    @property
     def kernels(self) -> dict[str, Kernel]:
         """All usable kernels of the project and of home, by id."""
-        return everywhere(self.refused)
+        return self._read_kernels[0]
 
-    def _ids(self) -> list[str]:
-        """Return the ids of all these kernels, usable or not."""
-        return sorted({*self.kernels, *self.refused})
+    @property
+    def refused(self) -> dict[str, InputError]:
+        """Why kernel files are unusable, by kernel."""
+        return self._read_kernels[1]
 
     def _read(self, config: Mapping[str, Any]) -> Read:
         data, source = campaign_file.read(self.config_files, config)
@@ -81,14 +85,13 @@ class Campaigns:
         `InputError` if none is.
         """
         folder = places.published()
-        ids = kernel_ids(featured(folder).values(), element_types)
-        ids = [id for id in ids if id in self._ids()]
+        ids = here().intersection(kernel_ids(featured(folder).values(), element_types))
         if not ids:
             raise InputError(
                 f"{source}: kernels: got published, but {folder} has none of the "
                 "kernels that are here"
             )
-        return ids
+        return sorted(ids)
 
     def _narrowed_to_claim(self, data: Mapping[str, Any], source: str) -> dict[str, Any]:
         """Return the data of a campaign with only those kernels and problems that its `claim` is
@@ -103,7 +106,7 @@ class Campaigns:
             known = list(dict.fromkeys(entry["id"].split(":")[0] for entry in entries))
             raise InputError(f"{source}: claim: got {claim!r}; {one_of(claim, known)}")
         names = {name for entry in about for name in entry["key"]}
-        kernels = [id for id in self._ids() if id.split("/")[1] in names]
+        kernels = sorted(id for id in here() if id.split("/")[1] in names)
         sizes = sorted(
             [int(size) for size in name.split("x")]
             for name in names
@@ -179,7 +182,7 @@ class Campaigns:
         patterns = data.get("kernels", "all")
         named = map(files_of, patterns) if patterns != "all" else ()
         files = [file for files in named for file in files or ()]
-        kernels = everywhere(self.refused, files) if files else self.kernels  # fills `refused`
+        kernels = everywhere(self.refused, files) if files else self.kernels
         campaign = campaign_file.load(data, source, kernels, self.refused if self.is_main else {})
         gpus = self.gpus(campaign)
         devices = detect.resolve(campaign, gpus, detect.detect_cpu())

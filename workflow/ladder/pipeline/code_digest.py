@@ -34,6 +34,7 @@ def exists(module: str) -> bool:
     return path(module).exists()
 
 
+@lru_cache
 def path(module: str) -> Path:
     """Return the file of a module."""
     plain = PACKAGE / module.replace(".", "/")

@@ -45,7 +45,7 @@ class Datasets:
 def published(folder: Path) -> Datasets:
     """Return the featured run of each published device and campaign, as it is drawn again."""
     kinds = {group: kind_of(group) for group in featured(folder)}
-    return Datasets(f"results/{REDRAWN}", kinds, together(folder), list(folder.glob(JUDGED)))
+    return Datasets(f"results/{REDRAWN}", kinds, together(kinds), list(folder.glob(JUDGED)))
 
 
 def judged_by(folder: Path) -> list[Path]:
