@@ -1,16 +1,16 @@
-"""Run at each start of the environment's Python: reads files as UTF-8, and keeps out what the shell
-and unused engines bring in.
+"""Run at each start of the environment's Python: reads files as UTF-8, keeps out what the shell and
+unused engines bring in, and looks for garbage less often.
 
 `make setup` copies this file into the environment, with a `.pth` file that imports it (Python
 documentation, "site").
 """
 
 import codecs
+import gc
 import locale
 import os
 import resource
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 
@@ -65,6 +65,8 @@ def _find_cache() -> None:
     not start without a cache.
     """
     if "XDG_CACHE_HOME" not in os.environ and not _is_writable(Path("~/.cache")):
+        import tempfile  # what else starts needs none
+
         folders = (
             Path(sys.prefix) / "cache",
             Path(tempfile.gettempdir()) / f"gemm-ladder-{os.getuid()}",
@@ -81,6 +83,9 @@ def _is_writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
+# while Python imports, hardly anything is garbage, and to look for it takes an eighth of a start of
+# Snakemake
+gc.set_threshold(50_000)
 _check_memory()
 _use_utf8()
 _forget_pythonpath()
