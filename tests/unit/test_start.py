@@ -19,19 +19,25 @@ from planted import ROOT, written
 
 
 def test_the_package_must_be_that_of_the_checkout(tmp_path):
-    start.check_installation(sys.executable, ROOT)
+    def check(python, root):
+        with start.installation_checked(python, root):
+            begun.append(python)
+
+    begun = []
+    check(sys.executable, ROOT)
     with pytest.raises(InputError, match=r"got version 0\.1\.0 installed; expected 9, that"):
         start.check_version("9")
     with pytest.raises(
         InputError, match=f"runs the package of {ROOT}; expected that of {tmp_path}, which"
     ):
-        start.check_installation(sys.executable, tmp_path)
+        check(sys.executable, tmp_path)
     with pytest.raises(InputError, match="runs the package of no checkout; expected that of"):
-        start.check_installation("/bin/true", ROOT)
+        check("/bin/true", ROOT)
     written(tmp_path / "elsewhere" / "ladder" / "__init__.py", "raise ImportError")
     without = interpreter(tmp_path / "without", tmp_path / "elsewhere")
     with pytest.raises(InputError, match="runs the package of no checkout; expected that of"):
-        start.check_installation(without, ROOT)
+        check(without, ROOT)
+    assert len(begun) == 4  # what else is done does not wait
 
 
 def test_a_path_with_a_space_is_given_from_here(tmp_path, monkeypatch):

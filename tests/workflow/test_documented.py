@@ -56,6 +56,17 @@ def test_a_second_run_has_nothing_to_do_but_print_the_table(stranger):
     assert re.fullmatch(re.escape(table) + note, printed)
 
 
+def test_a_run_with_nothing_to_do_imports_no_library_of_tables(stranger, monkeypatch):
+    """Neither does a dry run: each of them takes longer to import than to plan the campaign."""
+    assert stranger.run(SMOKE) == 0
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    for option, code, heavy in (("-n", 0, {"numpy", "pyarrow"}), ("-q", NOTHING_MEASURED, set())):
+        printed = stranger.ok("--config", "campaign=smoke", option, code=code)
+        imported = set(re.findall(r"^import time:.*\| +(\S+)$", printed, re.MULTILINE))
+        assert {"snakemake.cli", "ladder.pipeline.targets"} <= imported
+        assert not imported & {"pandas", "matplotlib", "seaborn", *heavy}
+
+
 def test_the_report_is_one_offline_page(stranger):
     assert stranger.run(f"{SMOKE} --report report.html") == 0
     page = (stranger.folder / "report.html").read_text()

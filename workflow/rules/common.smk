@@ -27,10 +27,14 @@ RUN = engine.Run()
 SNAKEFILE = places.HOME / "workflow" / "Snakefile"
 
 in_module = workflow.modifier.namespace is not None  # of another workflow
+if not in_module:
+    engine.without_pandas()
 
-with clear_errors():
+with (
+    clear_errors(),
+    start.installation_checked(sys.executable, places.HOME),
+):
     start.check_version("0.1.0")  # as in pyproject.toml
-    start.check_installation(sys.executable, places.HOME)
     # Snakemake runs scripts by this very variable, without quotes, and has no setting for it.
     sys.executable = start.unquoted(sys.executable)
     if workflow.is_main_process:

@@ -15,7 +15,6 @@ from ladder.analysis import kernel_model, measurements
 from ladder.analysis.finalists import AS_WARM, Finalists, Name, key_of
 from ladder.analysis.measurements import Candidate, Known, candidate, keys, stacked
 from ladder.core import verdicts
-from ladder.core.errors import InputError
 from ladder.core.stats import median_interval, paired_ratio, tied
 from ladder.model.baselines import BASELINE_JOB, is_baseline
 from ladder.model.kernel import Configuration, Kernel
@@ -23,6 +22,7 @@ from ladder.model.kernel_file import device_names
 from ladder.model.problem import Problem
 from ladder.storage.columns import names
 from ladder.storage.csv_files import WRITTEN
+from ladder.storage.rows import headline
 from ladder.storage.samples import CANDIDATE, SCHEMA
 
 COPIED = [
@@ -52,10 +52,6 @@ sweep.
 """
 REFUSED = "in the confirmation,"
 """The prefix of the reason for a configuration that failed in the confirmation."""
-LARGEST_SQUARE = 4096
-"""The largest square at which the ladder is shown. The power cap of the GPUs that the ladder was
-made on slows larger ones.
-"""
 SAME_SERIES = 3
 """The number of first rounds whose reference times identify a series: candidates timed side by side
 share them.
@@ -236,25 +232,10 @@ def best(parts: Sequence[pd.DataFrame], known: Known) -> pd.DataFrame:
 
 
 def headline_problem(best: pd.DataFrame) -> str:
-    """Return the label of the one problem at which figures, pages and hardware counters show the
-    whole ladder.
-
-    It is the largest square, up to `LARGEST_SQUARE`, among the problems that most kernels have in
-    the first state measured. If there is no such square, it is the largest of those problems.
-    `best` is the table of that name. Raises `InputError` if it has no rate.
+    """Return what `storage.rows.headline` does, from the table `best`. Raises `InputError` if it has
+    no rate.
     """
-    rows = best[best["tflops"].notna()]
-    if rows.empty:
-        raise InputError("best.csv: no kernel has a rate on any problem; expected one to draw")
-    rows = rows[rows["state"] == rows["state"].iloc[0]]
-    square = rows["problem"].astype(str) == rows["m"].astype(str)
-    squares = rows[square & (rows["m"] <= LARGEST_SQUARE)]
-    if len(squares):
-        rows = squares
-    rows = rows.assign(size=rows["m"].astype(float) * rows["n"] * rows["k"])
-    by_problem = rows.groupby("problem", sort=False)
-    counts = by_problem.agg(kernels=("kernel", "nunique"), size=("size", "first"))
-    return str(max(counts.index, key=lambda problem: tuple(counts.loc[problem])))
+    return headline(best[best["tflops"].notna()].to_dict("records"))
 
 
 def rounds(measured: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:

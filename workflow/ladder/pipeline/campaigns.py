@@ -76,8 +76,6 @@ class Campaigns:
 
     def _read(self, config: Mapping[str, Any]) -> Read:
         data, source = campaign_file.read(self.config_files, config)
-        if data.get("kernels") == "published":
-            data["kernels"] = self._published_ids(source, data.get("element_types", ["float32"]))
         return (self._narrowed_to_claim(data, source) if "claim" in data else data), source
 
     def _published_ids(self, source: str, element_types: Sequence[str]) -> list[str]:
@@ -180,6 +178,9 @@ class Campaigns:
                 f"`--config campaign={name}`"
             )
         patterns = data.get("kernels", "all")
+        if patterns == "published":
+            patterns = self._published_ids(source, data.get("element_types", ["float32"]))
+            data = data | {"kernels": patterns}
         named = map(files_of, patterns) if patterns != "all" else ()
         files = [file for files in named for file in files or ()]
         kernels = everywhere(self.refused, files) if files else self.kernels

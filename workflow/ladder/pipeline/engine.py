@@ -14,10 +14,13 @@ where a version of Snakemake no longer has it.
 - `workflow.default_target` in the `Snakefile` at the top, since an included file does not set it
   (tests/workflow/test_pipeline.py, whose runs name no target).
 - `sys.exit` in `onsuccess`, which ends Snakemake with this exit code (tests/workflow/test_result.py).
+- `without_pandas`: Snakemake imports pandas, if it is installed, to look for data frames among the
+  params of jobs (tests/workflow/test_everyday.py).
 - `messages.ENDED`: a text of Snakemake's log (tests/workflow/test_robust.py).
 """
 
 import logging
+import sys
 from typing import Any
 
 
@@ -43,3 +46,17 @@ def submits(workflow: Any) -> bool:
     versions forget it in a dry run.
     """
     return workflow.execution_settings is not None and workflow.use_threads
+
+
+def without_pandas() -> None:
+    """Let Snakemake take pandas for missing: no param is a data frame, and its import takes longer
+    than to plan the jobs.
+    """
+    modules: dict[str, Any] = sys.modules  # type: ignore[assignment]
+    modules.setdefault("pandas", None)
+
+
+def with_pandas() -> None:
+    """Let what follows import pandas."""
+    if sys.modules.get("pandas", sys) is None:
+        del sys.modules["pandas"]

@@ -3,22 +3,19 @@ failed kernels.
 """
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from ladder.analysis.tables import headline_problem
 from ladder.core import places, verdicts
 from ladder.core.surroundings import remarks
 from ladder.core.types import FAILED, rate_unit
 from ladder.model.baselines import is_baseline
 from ladder.model.kernel_file import path_of
-from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import COUNTERS, REDRAWN, read_environment
 from ladder.storage.published_index import HEADLINE
+from ladder.storage.rows import headline, read_rows
 from ladder.storage.samples import last_time, session
 
 KERNELS_FAILED = 2
@@ -34,7 +31,7 @@ REASON = 240
 NAMED = 3
 """The most problems that a line names."""
 
-Row = Mapping[str, Any]
+Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -43,9 +40,10 @@ class Result:
 
     folder: Path
     environment: Mapping[str, Any]
-    rated: pd.DataFrame
-    """The rows of `best.csv` that have a rate."""
-    summary: pd.DataFrame
+    rated: Sequence[Row]
+    """The rows of `best.csv` that have a rate, as text."""
+    summary: Sequence[Row]
+    """The rows of `summary.csv`."""
 
     @classmethod
     def read(cls, folder: Path) -> "Result":
@@ -53,26 +51,23 @@ class Result:
         this form.
         """
         best, summary = (
-            read_csv(folder / f"{name}.csv", needed)
-            .astype({"problem": str, "reason": object})
-            .fillna({"marks": "", "reason": ""})
+            read_rows(folder / f"{name}.csv", needed)
             for name, needed in (("best", ["tflops"]), ("summary", ["status", "reason"]))
         )
         environment = read_environment(folder / "environment.json", ("name", "kind"))
-        return cls(folder, environment, best[best["tflops"].notna()], summary)
+        return cls(folder, environment, [row for row in best if row["tflops"]], summary)
 
-    def at_one_problem(self, element_type: str) -> list[dict[str, Any]]:
+    def at_one_problem(self, element_type: str) -> list[Row]:
         """Return the rows with a rate of an element type, at the problem of the ladder's figure and
         in the first state.
 
         The rungs are in the order of the ladder, then the reference, then what is not ranked.
         """
-        rated = self.rated[self.rated["element_type"] == element_type]
-        if rated.empty:
+        rated = [row for row in self.rated if row["element_type"] == element_type]
+        if not rated:
             return []
-        state, problem = rated["state"].iloc[0], headline_problem(rated)
-        rows = rated[(rated["problem"] == problem) & (rated["state"] == state)]
-        return sorted(rows.to_dict("records"), key=_context)
+        at = headline(rated), rated[0]["state"]
+        return sorted((row for row in rated if (row["problem"], row["state"]) == at), key=_context)
 
 
 def summary(files: Collection[Path], columns: int) -> tuple[str, str]:
@@ -97,7 +92,7 @@ def summary(files: Collection[Path], columns: int) -> tuple[str, str]:
         row
         for path in named("resources.csv")
         if path.parts[-4] == "build"
-        for row in read_csv(path, text=True).to_dict("records")
+        for row in read_rows(path)
     ]
     text: list[str] = []
     # a run that only draws published data has them as its result
@@ -106,8 +101,8 @@ def summary(files: Collection[Path], columns: int) -> tuple[str, str]:
     text += [line for result in results for line in doubtful(result)]
     text += ["", *compiled_only(results, compiled)]
     for path in named(COUNTERS):
-        reasons = read_csv(path, ("reason",), text=True)["reason"]
-        why = ", ".join(filter(None, reasons.unique()))
+        reasons = [row["reason"] for row in read_rows(path, ["reason"])]
+        why = ", ".join(dict.fromkeys(filter(None, reasons)))
         text.append(f"counters of {len(reasons)} kernel(s) in {path}{why and f': {why}'}")
     pages = [path for path in named("index.html") if not own or REDRAWN not in path.parts]
     text += [f"Explore the results: {path}" for path in pages]
@@ -142,7 +137,8 @@ def table(result: Result, columns: int) -> list[str]:
     another, each at one problem. Kernels without a rate there are named below.
     """
     environment, text = result.environment, []
-    for element_type, of_type in result.summary.groupby("element_type", sort=False):
+    for element_type in _distinct(result.summary, "element_type"):
+        of_type = [row for row in result.summary if row["element_type"] == element_type]
         rows = result.at_one_problem(element_type)
         if rows:
             first = rows[0]
@@ -156,11 +152,16 @@ def table(result: Result, columns: int) -> list[str]:
         else:
             text.append(f"{environment['name']}, {element_type}: no kernel has a rate")
         named = {row["kernel"] for row in rows}
-        if others := [kernel for kernel in of_type["kernel"].unique() if kernel not in named]:
+        if others := [kernel for kernel in _distinct(of_type, "kernel") if kernel not in named]:
             text.append(f"  without a rate here: {', '.join(others)}")
-        if problems := of_type["problem"].nunique() - 1:
+        if problems := len(_distinct(of_type, "problem")) - 1:
             text.append(f"  {problems} other problem(s): {result.folder / 'best.csv'}")
     return text
+
+
+def _distinct(rows: Iterable[Row], column: str) -> list[str]:
+    """Return the values of a column, each once, in the order of the rows."""
+    return list(dict.fromkeys(row[column] for row in rows))
 
 
 def _cells(rows: Sequence[Row], kind: str, columns: int) -> list[str]:
@@ -171,10 +172,10 @@ def _cells(rows: Sequence[Row], kind: str, columns: int) -> list[str]:
     reference = rows[0]["reference"]
     cells = [["kernel", "configuration", unit, f"vs. {reference}", "95 % interval", "marks"]]
     for row in rows:
-        ratio = [f"{100 * row['ratio']:.1f} %", _interval(row)]
+        ratio = [_percent(row), _interval(row)]
         if row["kernel"] == reference:
             ratio = ["baseline", ""]
-        rate = f"{row['tflops'] / size:.4g}"
+        rate = f"{float(row['tflops']) / size:.4g}"
         cells.append([row["kernel"], row["configuration"], rate, *ratio, row["marks"]])
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
     wide[1] = max(1, min(wide[1], columns - sum(wide) - 2 * len(wide) + wide[1]))
@@ -192,14 +193,23 @@ def _context(row: Row) -> int:
     """
     if row["kernel"] == row["reference"]:
         return 1
-    return 2 if is_baseline(row["kernel"]) or pd.notna(row["precision"]) else 0
+    return 2 if is_baseline(row["kernel"]) or row["precision"] else 0
+
+
+def _percent(row: Row) -> str:
+    """Return the ratio to the reference."""
+    return f"{100 * _number(row['ratio']):.1f} %"
 
 
 def _interval(row: Row) -> str:
     """Return the interval of the ratio to the reference, in percent."""
     return verdicts.interval(
-        ".1f", *(100 * row[name] for name in ("ratio", "ratio_low", "ratio_high"))
+        ".1f", *(100 * _number(row[name]) for name in ("ratio", "ratio_low", "ratio_high"))
     )
+
+
+def _number(cell: str) -> float:
+    return float(cell or "nan")
 
 
 def _cut(text: str, most: int) -> str:
@@ -211,21 +221,21 @@ def doubtful(result: Result) -> list[str]:
     the reference differs from itself.
     """
     rated, lines = result.rated, remarks(result.environment.get("attributes", {}))
-    disturbed, unsteady = (rated[rated["marks"].str.contains(mark)] for mark in verdicts.BUSY)
-    if len(disturbed):
-        reason = "".join(disturbed["reason"][:1]).partition("; ")[0]
+    disturbed, unsteady = ([row for row in rated if mark in row["marks"]] for mark in verdicts.BUSY)
+    if disturbed:
+        reason = disturbed[0]["reason"].partition("; ")[0]
         lines.append(
             f"{reason or 'other processes computed meanwhile'} ({len(disturbed)} of {len(rated)} "
             "rows, marked disturbed)"
         )
-    itself = unsteady[unsteady["kernel"] == unsteady["reference"]]
-    if len(itself):
-        row = itself.iloc[0]
-        places = [*(itself["problem"] + " " + itself["state"])]
+    itself = [row for row in unsteady if row["kernel"] == row["reference"]]
+    if itself:
+        row = itself[0]
+        places = [f"{each['problem']} {each['state']}" for each in itself]
         more = ", ..." if len(places) > NAMED else ""
         lines.append(
             f"no ratio is a result at {', '.join(places[:NAMED])}{more}: {row['kernel']} timed "
-            f"beside itself has {100 * row['ratio']:.1f} % (95 % interval {_interval(row)}) at the "
+            f"beside itself has {_percent(row)} (95 % interval {_interval(row)}) at the "
             "first. Measure again while nothing else runs"
         )
     return [f"Warning: {result.folder.name}: {line}" for line in lines]
@@ -233,10 +243,11 @@ def doubtful(result: Result) -> list[str]:
 
 def busy_share(folder: Path) -> str:
     """Return how long the device was executing during the jobs of a dataset that measured."""
-    seconds = read_csv(folder / "costs.csv", ("wall_seconds", "busy_seconds"))
-    wall, busy = (seconds[name].sum() for name in ("wall_seconds", "busy_seconds"))
+    names = ("wall_seconds", "busy_seconds")
+    jobs = read_rows(folder / "costs.csv", names)
+    wall, busy = (sum(float(job[name] or 0) for job in jobs) for name in names)
     return (
-        f"{folder.name}: device busy {100 * busy / wall:.0f} % of measuring time ({wall:.1f} s); "
+        f"{folder.name}: device busy {100 * busy / (wall or 1):.0f} % of measuring time ({wall:.1f} s); "
         f"tables and figures in {folder}"
     )
 
@@ -268,7 +279,7 @@ def failures(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
         if row["status"] == "compile_error"
     ]
     for result in own:
-        rows = result.summary[result.summary["status"].isin(FAILED)].to_dict("records")
+        rows = [row for row in result.summary if row["status"] in FAILED]
         failed += [(result.environment["kind"], row, f"on {row['problem']}") for row in rows]
     groups: dict[str, list[str]] = {}
     hints = []

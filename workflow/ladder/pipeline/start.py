@@ -2,11 +2,13 @@
 the folder can be written.
 """
 
+import contextlib
 import importlib.metadata
 import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -34,19 +36,26 @@ def check_version(version: str) -> None:
         )
 
 
-def check_installation(python: str, root: Path) -> None:
-    """Raise `InputError` unless the jobs, which `python` runs, get the package whose home is
-    `root`.
+@contextlib.contextmanager
+def installation_checked(python: str, root: Path) -> Iterator[None]:
+    """Raise `InputError` at the end of the body unless the jobs, which `python` runs, get the
+    package whose home is `root`. The other process looks meanwhile.
 
     Snakemake itself always gets it, because it imports packages from the folder of a Snakefile.
     """
     command = [python, "-c", "from ladder.core.places import HOME; print(HOME)"]
-    home = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    if not home or not root.samefile(home):
-        raise InputError(
-            f"{python}: runs the package of {home or 'no checkout'}; expected that of {root}, "
-            "which `make setup` there installs"
-        )
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as other:
+        try:
+            yield
+        finally:
+            home = other.communicate()[0].strip()
+            if not home or not root.samefile(home):
+                raise InputError(
+                    f"{python}: runs the package of {home or 'no checkout'}; expected that of "
+                    f"{root}, which `make setup` there installs"
+                )
 
 
 def unquoted(python: str) -> str:

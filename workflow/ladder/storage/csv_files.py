@@ -12,6 +12,7 @@ import pandas as pd
 from ladder.core.errors import InputError
 from ladder.core.files import MEND, write_whole
 from ladder.storage.columns import of_text
+from ladder.storage.rows import check_columns
 
 QUOTED = re.compile('[,"\r\n]')
 """What a cell is put in quotes for."""
@@ -86,11 +87,5 @@ def read_csv(
             table = pd.concat(map(keep, table), ignore_index=True)
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {MEND}") from None
-    missing = [name for name in needed if name not in table]
-    if missing or not {"kernel", "job", "problem"} & set(table):
-        raise InputError(
-            f"{path}: got the columns {', '.join(map(str, table))[:200]}; expected "
-            f"{', '.join(missing) or 'kernel, job or problem'} to be "
-            f"{'among them' if missing else 'one'}. {MEND}"
-        )
+    check_columns(path, [*map(str, table)], needed)
     return table
