@@ -5,6 +5,8 @@ rule support:
     log:
         "results/{dataset}/logs/support-{arch}.log",
     priority: 2
+    # the other cores compile kernels meanwhile
+    threads: max(1, min(4, (workflow.cores or 1) // 4))
     resources:
         **CAMPAIGNS.requests(gpu=False, mem_mb=2000, runtime=10),
     params:

@@ -11,4 +11,5 @@ with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch
     check_native(arch)
     output = Path(snakemake.output[0])
-    write_whole(output, compile_support("cuda" if arch.startswith("sm_") else "cpu", arch))
+    kind = "cuda" if arch.startswith("sm_") else "cpu"
+    write_whole(output, compile_support(kind, arch, snakemake.threads))

@@ -226,9 +226,11 @@ def _code() -> list[str]:
     return [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
 
 
-def compile_support(kind: str, arch: str) -> bytes:
-    """Return the compiled device code of the pipeline itself (`devices/support.*`). Raises
-    `InputError` if the compiler refuses it.
+def compile_support(kind: str, arch: str, threads: int = 0) -> bytes:
+    """Return the compiled device code of the pipeline itself (`devices/support.*`). The assembler
+    of a GPU's code uses up to `threads` threads, or one for each CPU if 0.
+
+    Raises `InputError` if the compiler refuses it.
     """
     folder = Path(__file__).resolve().parents[1] / "devices"
     compiler, name = COMPILER[kind], {"cuda": "support.cu", "cpu": "support.c"}[kind]
@@ -239,7 +241,9 @@ def compile_support(kind: str, arch: str) -> bytes:
     if kept := store.take(key):
         return kept
     try:
-        built, _ = compile_source(compiler, source, arch, [folder])
+        # ptxas takes two thirds of the time, and its code is the same from any number of threads
+        options = [f"-Xptxas=--split-compile={threads}"] if kind == "cuda" else []
+        built, _ = compile_source(compiler, source, arch, [folder], options)
     except CompileError as error:
         raise InputError(
             f"the compiler refuses the pipeline's own {name}, which compiles elsewhere: {error}"
