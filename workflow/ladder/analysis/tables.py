@@ -235,7 +235,8 @@ def headline_problem(best: pd.DataFrame) -> str:
     """Return what `storage.rows.headline` does, from the table `best`. Raises `InputError` if it has
     no rate.
     """
-    return headline(best[best["tflops"].notna()].to_dict("records"))
+    needed = ["kernel", "problem", "state", *"mnk"]
+    return headline(best.loc[best["tflops"].notna(), needed].to_dict("records"))
 
 
 def rounds(measured: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:

@@ -118,10 +118,10 @@ def _schema(name: str) -> str:
 def _validator(schema: str) -> Any:
     # imported only for data that were not checked before
     from jsonschema import Draft202012Validator as Draft
-    from jsonschema.validators import extend
+    from jsonschema import validators
 
-    # the draft takes 64.0 for a whole number
-    strict: Any = extend(Draft, type_checker=Draft.TYPE_CHECKER.redefine_many(_TYPES))
+    extend: Any = validators.extend  # the draft takes 64.0 for a whole number
+    strict = extend(Draft, type_checker=Draft.TYPE_CHECKER.redefine_many(_TYPES))
     return strict(load(_schema(schema), schema))
 
 

@@ -52,7 +52,7 @@ def without_pandas() -> None:
     """Let Snakemake take pandas for missing: no param is a data frame, and its import takes longer
     than to plan the jobs.
     """
-    modules: dict[str, Any] = sys.modules  # type: ignore[assignment]
+    modules: dict[str, Any] = sys.modules
     modules.setdefault("pandas", None)
 
 
