@@ -4,7 +4,8 @@ from unittest.mock import Mock
 import pytest
 from ladder.compiling import compile as compiling
 from ladder.compiling import compilers
-from ladder.core import store
+from ladder.core import store, yaml_schema
+from ladder.core.errors import InputError
 from ladder.model import kernel_file
 from planted import c_kernel, written
 
@@ -145,3 +146,27 @@ def test_the_support_file_is_compiled_once(folder, monkeypatch):
     first = compiling.compile_support("cpu", "")
     monkeypatch.setattr(compiling, "compile_source", None)
     assert compiling.compile_support("cpu", "") == first
+
+
+def test_yaml_is_read_and_checked_once_unless_it_is_wrong(folder, monkeypatch):
+    text = "title: t\nidea: 'y'\nparameters: {P: 1}\n"
+    header = yaml_schema.load(text, "x")
+    yaml_schema.check(header, "kernel", "x")
+    for wrong in (header | {"parameters": {"P": 1.0}}, header | {"title": True}):
+        for _ in range(2):
+            with pytest.raises(InputError, match="x: "):
+                yaml_schema.check(wrong, "kernel", "x")
+    for _ in range(2):
+        with pytest.raises(InputError, match="not valid YAML"):
+            yaml_schema.load("a: [", "x")
+        assert yaml_schema.load("a: !!binary aGk=", "x") == {"a": b"hi"}  # is no JSON
+    monkeypatch.setattr(yaml_schema, "_Loader", None)
+    monkeypatch.setattr(yaml_schema, "_validator", None)
+    assert yaml_schema.load(text, "x") == header
+    yaml_schema.check(header, "kernel", "x")
+    for another in ({"idea": "z"}, {"sweep": {"P": [1]}}):
+        with pytest.raises(TypeError):
+            yaml_schema.check(header | another, "kernel", "x")
+    monkeypatch.setattr(yaml_schema, "_schema", lambda name: "another")
+    with pytest.raises(TypeError):
+        yaml_schema.check(header, "kernel", "x")

@@ -31,22 +31,14 @@ def imports(module: str) -> frozenset[str]:
 
 def exists(module: str) -> bool:
     """Return whether the package has a module of that name."""
-    return module in _files()
-
-
-def path(module: str) -> Path:
-    """Return the file of a module."""
-    return _files()[module]
+    return path(module).exists()
 
 
 @lru_cache
-def _files() -> dict[str, Path]:
-    """Return the files of all modules by name, which are looked up a thousand times."""
-    files = {}
-    for path in PACKAGE.rglob("*.py"):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        files[".".join(parts).removesuffix(".__init__")] = path
-    return files
+def path(module: str) -> Path:
+    """Return the file of a module."""
+    plain = PACKAGE / module.replace(".", "/")
+    return plain / "__init__.py" if plain.is_dir() else plain.with_suffix(".py")
 
 
 def closure(*modules: str) -> set[str]:

@@ -15,7 +15,7 @@ where a version of Snakemake no longer has it.
   (tests/workflow/test_pipeline.py, whose runs name no target).
 - `sys.exit` in `onsuccess`, which ends Snakemake with this exit code (tests/workflow/test_result.py).
 - `without_pandas`: Snakemake imports pandas, if it is installed, to look for data frames among the
-  params of jobs (tests/workflow/test_everyday.py).
+  params of jobs (tests/workflow/test_documented.py).
 - `messages.ENDED`: a text of Snakemake's log (tests/workflow/test_robust.py).
 """
 
