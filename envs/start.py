@@ -84,8 +84,9 @@ def _is_writable(folder: Path) -> bool:
 
 
 # while Python imports, hardly anything is garbage, and to look for it takes an eighth of a start of
-# Snakemake
-gc.set_threshold(50_000)
+# Snakemake; a worker measures with the pauses that it always had (`measuring.supervisor.MARK`)
+if "GEMM_LADDER_CHILD" not in os.environ:
+    gc.set_threshold(50_000)
 _check_memory()
 _use_utf8()
 _forget_pythonpath()

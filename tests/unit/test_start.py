@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from checkout import interpreter
 from ladder.core.errors import InputError
+from ladder.measuring.supervisor import MARK
 from ladder.model.kernel import ARGUMENTS
 from ladder.pipeline import start
 from planted import ROOT, written
@@ -119,6 +120,12 @@ def started(tmp_path_factory):
 
     run.prefix = folder
     return run
+
+
+def test_only_a_worker_looks_for_garbage_as_often_as_python_does(started):
+    look = "import gc; print(gc.get_threshold()[0], file=sys.stderr)"
+    usual, workers = (int(started(look, **given)[0]) for given in ({}, {MARK: "1"}))
+    assert usual > 10 * workers
 
 
 OTHER = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
