@@ -3,7 +3,7 @@ failed kernels.
 """
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,25 @@ REASON = 240
 NAMED = 3
 """The most problems that a line names."""
 
+SHOWN = (
+    "kernel",
+    "configuration",
+    "precision",
+    "element_type",
+    *"mnk",
+    "problem",
+    "state",
+    "reference",
+    "tflops",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "interval",
+    "marks",
+    "reason",
+)
+"""The columns of `best.csv` that the end of a run needs."""
+
 Row = Mapping[str, str]
 
 
@@ -41,21 +60,33 @@ class Result:
     folder: Path
     environment: Mapping[str, Any]
     rated: Sequence[Row]
-    """The rows of `best.csv` that have a rate, as text."""
-    summary: Sequence[Row]
-    """The rows of `summary.csv`."""
+    """The rows of `best.csv` that have a rate, with the columns `SHOWN`."""
+    swept: Mapping[str, tuple[Collection[str], Collection[str]]]
+    """The kernels and the problems of each element type, in the order of `summary.csv`."""
+    failed: Sequence[Row]
+    """The rows of `summary.csv` that failed."""
 
     @classmethod
     def read(cls, folder: Path) -> "Result":
         """Read the tables in a folder. Raises `InputError` for one that its job did not make in
         this form.
         """
-        best, summary = (
-            read_rows(folder / f"{name}.csv", needed)
-            for name, needed in (("best", ["tflops"]), ("summary", ["status", "reason"]))
-        )
+        rated = [
+            {name: row[name] for name in SHOWN}
+            for row in read_rows(folder / "best.csv", SHOWN)
+            if row["tflops"]
+        ]
+        swept: dict[str, tuple[dict[str, None], set[str]]] = {}
+        failed = []
+        # row by row: a sweep may have millions
+        for row in read_rows(folder / "summary.csv", ["status", "reason"]):
+            kernels, problems = swept.setdefault(row["element_type"], ({}, set()))
+            kernels[row["kernel"]] = None
+            problems.add(row["problem"])
+            if row["status"] in FAILED:
+                failed.append(row)
         environment = read_environment(folder / "environment.json", ("name", "kind"))
-        return cls(folder, environment, [row for row in best if row["tflops"]], summary)
+        return cls(folder, environment, rated, swept, failed)
 
     def at_one_problem(self, element_type: str) -> list[Row]:
         """Return the rows with a rate of an element type, at the problem of the ladder's figure and
@@ -137,8 +168,7 @@ def table(result: Result, columns: int) -> list[str]:
     another, each at one problem. Kernels without a rate there are named below.
     """
     environment, text = result.environment, []
-    for element_type in _distinct(result.summary, "element_type"):
-        of_type = [row for row in result.summary if row["element_type"] == element_type]
+    for element_type, (kernels, problems) in result.swept.items():
         rows = result.at_one_problem(element_type)
         if rows:
             first = rows[0]
@@ -152,16 +182,11 @@ def table(result: Result, columns: int) -> list[str]:
         else:
             text.append(f"{environment['name']}, {element_type}: no kernel has a rate")
         named = {row["kernel"] for row in rows}
-        if others := [kernel for kernel in _distinct(of_type, "kernel") if kernel not in named]:
+        if others := [kernel for kernel in kernels if kernel not in named]:
             text.append(f"  without a rate here: {', '.join(others)}")
-        if problems := len(_distinct(of_type, "problem")) - 1:
-            text.append(f"  {problems} other problem(s): {result.folder / 'best.csv'}")
+        if more := len(problems) - 1:
+            text.append(f"  {more} other problem(s): {result.folder / 'best.csv'}")
     return text
-
-
-def _distinct(rows: Iterable[Row], column: str) -> list[str]:
-    """Return the values of a column, each once, in the order of the rows."""
-    return list(dict.fromkeys(row[column] for row in rows))
 
 
 def _cells(rows: Sequence[Row], kind: str, columns: int) -> list[str]:
@@ -244,10 +269,11 @@ def doubtful(result: Result) -> list[str]:
 def busy_share(folder: Path) -> str:
     """Return how long the device was executing during the jobs of a dataset that measured."""
     names = ("wall_seconds", "busy_seconds")
-    jobs = read_rows(folder / "costs.csv", names)
+    jobs = list(read_rows(folder / "costs.csv", names))
     wall, busy = (sum(float(job[name] or 0) for job in jobs) for name in names)
+    share = 100 * busy / (wall or 1)
     return (
-        f"{folder.name}: device busy {100 * busy / (wall or 1):.0f} % of measuring time ({wall:.1f} s); "
+        f"{folder.name}: device busy {share:.0f} % of measuring time ({wall:.1f} s); "
         f"tables and figures in {folder}"
     )
 
@@ -279,8 +305,8 @@ def failures(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
         if row["status"] == "compile_error"
     ]
     for result in own:
-        rows = [row for row in result.summary if row["status"] in FAILED]
-        failed += [(result.environment["kind"], row, f"on {row['problem']}") for row in rows]
+        kind = result.environment["kind"]
+        failed += [(kind, row, f"on {row['problem']}") for row in result.failed]
     groups: dict[str, list[str]] = {}
     hints = []
     for kind, row, place in failed:

@@ -4,7 +4,7 @@ end of a run with nothing to do.
 
 import csv
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,17 @@ made on slows larger ones.
 """
 
 
-def read_rows(path: Path, needed: Sequence[str] = ()) -> list[dict[str, str]]:
-    """Return the rows of a table that `csv_files` wrote, with all values as text. Raises
+def read_rows(path: Path, needed: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table that `csv_files` wrote, with all values as text. Raises
     `InputError` as `csv_files.read_csv` does.
     """
     try:
         with path.open(newline="") as file:
             reader = csv.DictReader(file, restval="")
-            columns, rows = reader.fieldnames or [], list(reader)
+            check_columns(path, reader.fieldnames or [], needed)
+            yield from reader
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"{path}: not a table: {error}. {MEND}") from None
-    check_columns(path, columns, needed)
-    return rows
 
 
 def check_columns(path: Path, columns: Collection[str], needed: Sequence[str]) -> None:
