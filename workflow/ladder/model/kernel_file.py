@@ -154,15 +154,11 @@ def _check_place(kernel: Kernel) -> None:
     """
     if not kernel.builds_on:
         return
-    folders = [kernel.path.parent, *(place / "kernels" / kernel.kind for place in places.both())]
-    names = [f"{kernel.builds_on}{suffix}" for suffix in SUFFIXES[kernel.kind]]
-    meant = [folder / name for folder in folders for name in names]
-    own = kernel.builds_on == kernel.name
-    if not own and any(_is_kernel(path, kernel.kind) for path in meant):
-        return
-    paths = [path for folder in folders for path in _files(folder)]
+    folders = (place / "kernels" / kernel.kind for place in places.both())
+    paths = [path for folder in (kernel.path.parent, *folders) for path in _files(folder)]
     others = [path.stem for path in paths if path != kernel.path and _is_kernel(path, kernel.kind)]
-    if own or nearest(kernel.builds_on, others):
+    misspelled = kernel.builds_on not in others and nearest(kernel.builds_on, others)
+    if misspelled or kernel.builds_on == kernel.name:
         raise InputError(
             f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(kernel.builds_on)}; "
             f"{one_of(kernel.builds_on, others)}"
