@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 from emulator import Launch, Tool, lower
-from host import buffers, inside, rounded
-from ladder.core.types import ELEMENT_TYPES
-from ladder.devices.base import Errors
-from ladder.devices.operands import GUARD, exact_mask, places, reference, scalars, values
+from host import buffers, compared
+from ladder.devices.operands import GUARD, places
 from ladder.measuring.gauntlet import problems
 from ladder.measuring.verify import judge
 from ladder.model.kernel import Configuration, Kernel
@@ -67,41 +65,9 @@ def drawn(problem: Problem) -> Sequence[np.ndarray]:
     return buffers(problem)
 
 
-@cache
-def reference_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """C in float64, and what its error bound is relative to."""
-    matrices = (
-        inside(buffer, where) for buffer, where in zip(drawn(problem), places(problem), strict=True)
-    )
-    return reference(*(float(factor) for factor in scalars(problem)), *matrices)
-
-
 def complaint(problem: Problem, result: np.ndarray) -> str:
     """What is wrong with the buffer of C after a launch, or ""."""
-    place, element = places(problem)[2], ELEMENT_TYPES[problem.element_type]
-    sums, scale = reference_of(problem)
-    with np.errstate(all="ignore"):
-        expected = values(rounded(sums, problem.element_type))
-        actual = values(inside(result, place))
-        finite = np.isfinite(actual) & np.isfinite(expected)
-        wild = ~finite & ~((actual == expected) | (np.isnan(actual) & np.isnan(expected)))
-        exact = exact_mask(problem)
-        expected = np.where(exact, expected, sums)
-        off = np.where(finite, np.abs(actual - expected), 0.0)
-        # the least positive number
-        least = 2.0 ** (element.exponents[0] + 1) * element.output_roundoff
-        share = np.where(off > least, off / scale, 0.0)
-        share[wild | (exact & (off > 0))] = np.inf
-    outside = [buffer.copy() for buffer in (result, drawn(problem)[2])]
-    for buffer in outside:
-        inside(buffer, place)[:] = 0
-    written, untouched = (buffer.view(f"u{buffer.itemsize}") for buffer in outside)
-    stray = np.count_nonzero(written != untouched)
-    squares = (float(np.sum(np.square(part[finite]))) for part in (off, expected, scale))
-    errors = Errors(
-        *squares, float(share.max()), int(share.argmax()), int(np.count_nonzero(wild)), int(stray)
-    )
-    return judge(errors, problem).reason
+    return judge(compared(problem, result, drawn(problem)), problem).reason
 
 
 def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configuration]:

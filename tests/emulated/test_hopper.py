@@ -52,7 +52,11 @@ def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
     ):
         if not kernel.unmet_need(configuration, problem.names() | DEVICE):
             chosen.append(problem)
-    return [problem for problem in chosen if problem.m * problem.n * problem.k <= MOST_PRODUCTS]
+    return [
+        problem
+        for problem in chosen
+        if problem.m * problem.n * problem.k <= MOST_PRODUCTS and max(problem.m, problem.n) < 2**16
+    ]
 
 
 def wrong(

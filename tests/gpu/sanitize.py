@@ -55,7 +55,7 @@ def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[P
     p = dict(configuration.parameters)
     rows, columns = 10 * p.get("BM", 128) - 5, (sm_count // 10 + 4) * p.get("BN", 128) - 4
     problem = Problem(rows, columns, 40, kernel.element_types[0], beta=0.5, padding="0,4,0")
-    return [exactly(problem, kernel.precision == "tf32")]
+    return [exactly(problem, kernel.precision)]
 
 
 def compiled(

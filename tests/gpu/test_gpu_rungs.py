@@ -85,7 +85,7 @@ def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems
         for shape in LARGE
         for layout in LAYOUTS
     ]
-    for problem in [*asked, *larger, *(exactly(large, tf32) for large in larger)]:
+    for problem in [*asked, *larger, *(exactly(large, kernel.precision) for large in larger)]:
         use(gpu, problem)
         for configuration, launch in launches(gpu, kernel, binaries, problem):
             for _ in range(LAUNCHES):

@@ -4,7 +4,7 @@ launch.
 
 import ctypes
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -14,9 +14,19 @@ import numpy as np
 from ladder.compiling.compile import compile_support
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import blas
-from ladder.devices.base import Launch
+from ladder.devices.base import Errors, Launch
 from ladder.devices.cpu import C_TYPES, CDraw, CPlace, Cpu
-from ladder.devices.operands import CANARY, Place, draws, places, reference, scalars, stored_type
+from ladder.devices.operands import (
+    CANARY,
+    draws,
+    exact_mask,
+    inside,
+    places,
+    reference,
+    scalars,
+    stored_type,
+    values,
+)
 from ladder.model.problem import Problem
 from simulated import matrix
 from threadpoolctl import threadpool_limits
@@ -122,10 +132,45 @@ def rounded(wide: Any, element_type: str) -> Any:
     return (fewer.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
-def inside(buffer: Any, place: Place) -> Any:
-    """The matrix in a buffer."""
-    rows = buffer[place.first : place.first + place.rows * place.ld]
-    return rows.reshape(place.rows, place.ld)[:, : place.cols]
+@lru_cache(maxsize=128)
+def _reference(problem: Problem) -> tuple[Any, Any]:
+    """C in float64, and what its error bound is relative to."""
+    matrices = (
+        inside(buffer, where)
+        for buffer, where in zip(buffers(problem), places(problem), strict=True)
+    )
+    return reference(*(float(factor) for factor in scalars(problem)), *matrices)
+
+
+def compared(problem: Problem, result: Any, before: Sequence[Any]) -> Errors:
+    """The `Errors` of the buffer of C after a launch, as a device finds them, of any element type.
+    `before` are the buffers of A, B and C before it.
+    """
+    place, element = places(problem)[2], ELEMENT_TYPES[problem.element_type]
+    sums, scale = _reference(problem)
+    with np.errstate(all="ignore"):
+        once = values(rounded(sums, problem.element_type))
+        actual = values(inside(result, place))
+        finite = np.isfinite(actual) & np.isfinite(once)
+        wild = ~finite & ~((actual == once) | (np.isnan(actual) & np.isnan(once)))
+        exact = exact_mask(problem)
+        expected = np.where(exact, once, sums)
+        off = np.where(finite, np.abs(actual - expected), 0.0)
+        # the least positive number
+        least = 2.0 ** (element.exponents[0] + 1) * element.output_roundoff
+        share = np.where(off > least, off / scale, 0.0)
+        share[wild | (exact & (off > 0))] = np.inf
+    outside = [buffer.copy() for buffer in (result, before[2])]
+    for buffer in outside:
+        inside(buffer, place)[:] = 0
+    written, untouched = (buffer.view(f"u{buffer.itemsize}") for buffer in outside)
+    stray = np.count_nonzero(written != untouched)
+    diff2, ref2, scale2, rounded2 = (
+        float(np.sum(np.square(part[finite]))) for part in (off, expected, scale, expected - once)
+    )
+    where = int(share.argmax())
+    wilds = int(np.count_nonzero(wild))
+    return Errors(diff2, ref2, scale2, float(share.max()), where, wilds, int(stray), rounded2)
 
 
 def drawn(problem: Problem) -> tuple[Any, Any, Any]:

@@ -53,7 +53,7 @@ CAUGHT = {
 }
 """Where a fraud is caught, as docs/frauds.md explains it, and what its reason begins with."""
 CONTROLS = [name for name in FRAUDS if name.startswith("right_")]
-IN_HEADER = ("title", "idea", "needs", "workspace", "then", "block", "grid")
+IN_HEADER = ("title", "idea", "precision", "needs", "workspace", "then", "block", "grid")
 FRAMES = {
     "cpu": (".c", '#include "fraud.h"', {}),
     "cuda": (
@@ -193,7 +193,7 @@ def run(
                     "name": kernel.name,
                     "label": binaries[kernel.name]["configuration"],
                     "objection": "",
-                    "precision": "",
+                    "precision": kernel.precision,
                 }
                 for kernel in group
             ],

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from host import buffers, inside
+from host import buffers
 from ladder.devices.base import Errors
-from ladder.devices.operands import TF32_DIGITS, exact_mask, exactly, places, whole
+from ladder.devices.operands import TF32_DIGITS, exact_mask, exactly, inside, places, whole
 from ladder.measuring.verify import Verdict, judge
 from ladder.model.problem import Problem
 
@@ -38,6 +38,11 @@ class Call:
     def tf32(self) -> bool:
         """Whether operands may be rounded to TF32."""
         return self.name == "TF32"
+
+    @property
+    def precision(self) -> str:
+        """As a header names it."""
+        return "tf32" if self.tf32 else ""
 
 
 CALLS = [
@@ -98,6 +103,7 @@ class _Launch:
             where=where,
             wild=0,
             stray=0,
+            rounded2=times * float(np.sum((self._rounded(self.product) - reference) ** 2)),
         )
         return judge(errors, self.problem, self.call.tf32)
 
@@ -144,7 +150,7 @@ class _Launch:
 def unseen(call: Call, k: int) -> tuple[Unseen, Unseen]:
     """What passes the bound on rounded numbers, and what passes the launch on whole ones."""
     problem = Problem(SIDE, SIDE, k, element_type=call.element_type)
-    return _Launch(call, problem).unseen(), _Launch(call, exactly(problem, call.tf32)).unseen()
+    return _Launch(call, problem).unseen(), _Launch(call, exactly(problem, call.precision)).unseen()
 
 
 def slack(call: Call, k: int) -> float:
@@ -159,7 +165,7 @@ def first_wide(call: Call, side: int, k: int) -> int:
     """The first place along K at which the launch on whole numbers shows narrower operands, in a C
     of so many rows and columns.
     """
-    problem = exactly(Problem(side, side, k, element_type=call.element_type), call.tf32)
+    problem = exactly(Problem(side, side, k, element_type=call.element_type), call.precision)
     a, b = (
         inside(buffer, place)
         for buffer, place in zip(buffers(problem)[:2], places(problem)[:2], strict=True)

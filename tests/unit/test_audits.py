@@ -234,3 +234,40 @@ def test_with_compare_every_element_of_the_kept_launch_is_compared(code, status)
             (timed,) = host().time_round([sample], False, seed, compare=True)
             assert judge(timed.errors, problem).status == status
         assert host().time_round([sample], False, 8)[0].errors is None
+
+
+@pytest.mark.parametrize("kept_of", ["a", "b"])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_rows_that_a_launch_kept_for_the_next_are_stale_before_the_last(kept_of, fresh):
+    """The rows that two launches of a sample share would else serve all of them."""
+    problem, first, rows = Problem(20, 30, 40), 0, []
+
+    def keeping(p, a, b, c):
+        nonlocal first
+        mine = a if kept_of == "a" else b
+        begin = (mine.ctypes.data - first) // mine.strides[0]
+        if not 0 < begin <= len(rows):
+            first, begin = mine.ctypes.data, 0
+            rows.clear()
+        rows.extend(mine[len(rows) - begin :].copy())
+        mine = np.array(rows[begin:])
+        right(p, mine if kept_of == "a" else a, mine if kept_of == "b" else b, c)
+
+    with held(problem):
+        made = launch(host(), keeping)
+        sample = host().sample(made, 4, fresh=fresh)
+        for _ in range(ROUNDS):
+            (timed,) = host().time_round([sample], False, problem.seed, compare=True)
+            assert bool(fault(timed.audit, problem)) == fresh
+            assert judge(timed.errors, problem).status == ("incorrect" if fresh else "correct")
+
+
+@pytest.mark.parametrize("distribution", [*BOUND, "uniform", "alternating"])
+def test_right_launches_are_right_where_rows_change_before_the_last(distribution):
+    problem = Problem(20, 30, 40, distribution=distribution, beta=0.5)
+    with held(problem):
+        samples = [host().sample(launch(host(), right), times, fresh=True) for times in (4, 1, 3)]
+        may = distribution not in BOUND
+        assert [sample.fresh for sample in samples] == [may, False, may]
+        for timed in host().time_round(samples, False, problem.seed, compare=True):
+            assert (fault(timed.audit, problem), judge(timed.errors, problem).reason) == ("", "")

@@ -2,14 +2,16 @@
 page of keys says.
 """
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from host import buffers, drawn, inside
+from host import buffers, drawn
 from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
-from ladder.devices.operands import TF32_DIGITS, draws, exact_mask, exactly, places, values
+from ladder.devices.operands import TF32_DIGITS, draws, exact_mask, exactly, inside, places, values
 from ladder.model.problem import Problem
+from planted import ROOT
 from unseen import fewer_bits
 
 
@@ -62,6 +64,13 @@ def test_exact_is_planned_within_its_budget_for_every_type(k, element_type):
     assert draw.wide <= BITS.get(element_type, digits)  # an element holds it
 
 
+def test_the_pages_say_how_many_bits_exact_has():
+    full = draws(Problem(9, 7, 300, distribution="exact"))[0].full
+    for page in ("README.md", "docs/method.md", "docs/frauds.md", "docs/languages.md"):
+        text = (ROOT / page).read_text()
+        assert set(re.findall(r"integers of up to (\d+) bits", text)) == {str(full)}, page
+
+
 @pytest.mark.parametrize("bits", [8, 11])  # bfloat16, tf32
 @pytest.mark.parametrize("k", DEPTHS[6:])
 def test_operands_rounded_to_fewer_bits_give_other_whole_numbers(k, bits):
@@ -83,7 +92,7 @@ def test_operands_of_a_few_bits_less_give_other_whole_numbers(k, bits):
 
 
 def test_what_rounds_to_tf32_has_whole_numbers_that_this_leaves():
-    problem = exactly(Problem(9, 7, 300, alpha=-1.3, beta=0.75), tf32=True)
+    problem = exactly(Problem(9, 7, 300, alpha=-1.3, beta=0.75), "tf32")
     assert (problem.alpha, problem.beta) == (-1.0, 1.0)
     a, b, c = drawn(problem)
     for x in (a, b, c):
@@ -109,11 +118,17 @@ def test_elements_of_16_bits_are_below_where_they_stop_counting_and_each_shows_w
     assert np.count_nonzero(a) == a.size
     assert np.count_nonzero(b) == b.size
     alone = draws(problem)[0].alone
-    assert (alone > 1) == (k > {"float16": 291, "bfloat16": 2}[element_type])
-    # of a tile along K: without one of them, or the one of each half that cancels it, C is another
+    assert (alone > 1) == (k > 2)
+    # every order of summation is exact in float32
+    assert (np.abs(a) @ np.abs(b)).max() < 2.0**24
+    # a sum over an eighth of K is no element, but for infinities it is too small
+    eighth = np.abs(a[:, : k // 8] @ b[: k // 8]).max()
+    assert k < 63 or 2.0 ** (BITS[element_type] + 1) < eighth
+    assert element_type == "bfloat16" or eighth < 65504
+    # of a tile along K: without one of them, or the one that cancels it, C is another
     size = max(64, alone)
     for first in range(0, k // 2 - size, max(size, k // 16)):
-        one, other = (a[:, at : at + size] @ b[at : at + size] for at in (first, k // 2 + first))
+        one, other = (a[:, at : at + size] @ b[at : at + size] for at in (first, k - first - size))
         assert min(np.mean(one != 0), np.mean(other != 0)) > 0.8
         assert np.mean(one + other != 0) > 0.4
 

@@ -3,6 +3,7 @@ names the problem.
 """
 
 import itertools
+import math
 import re
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from ladder.devices.operands import exactly, whole
 from ladder.measuring import gauntlet
 from ladder.measuring import worker as worker_module
 from ladder.measuring.protocol import Candidate, RunGauntlet
-from ladder.measuring.verify import INEXACT, Verdict
+from ladder.measuring.verify import judge
 from ladder.measuring.worker import Worker
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
@@ -21,10 +22,12 @@ from ladder.model.problem import Problem
 from planted import C_RIGHT, ROOT, c_kernel, written
 
 NUMBERS = itertools.count(900)
+FURTHER = [gauntlet.describe(exactly(problem)) for problem in gauntlet.LONG + gauntlet.FAR]
 ASKED = {
-    element_type: list(map(gauntlet.describe, gauntlet.problems(element_type)))
+    element_type: [*map(gauntlet.describe, gauntlet.problems(element_type)), *FURTHER]
     for element_type in ("float32", "float64")
 }
+"""Of a kernel."""
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +69,16 @@ def test_a_right_kernel_passes_all_of_it(run, element_type):
     verdict, tried = run(C_RIGHT, element_type)
     assert (verdict.status, verdict.reason, verdict.tensor_cores) == ("correct", "", False)
     assert tried == ASKED[element_type]
-    assert len(set(tried)) == len(gauntlet.PROBLEMS + gauntlet.ROUNDED)
+    assert len(set(tried)) == len(gauntlet.PROBLEMS + gauntlet.ROUNDED) + len(FURTHER)
 
 
 def test_a_baseline_is_asked_what_kernels_are(worker):
     verdict, tried = judged(worker, Candidate("blas_1"))
-    assert (verdict.status, verdict.reason, tried) == ("correct", "", ASKED["float32"])
+    assert (verdict.status, verdict.reason, tried) == (
+        "correct",
+        "",
+        ASKED["float32"][: -len(FURTHER)],
+    )
 
 
 # nothing that these write lies beyond the canaries: it is this process's memory
@@ -210,7 +217,7 @@ def test_a_kernel_in_the_style_of_a_tutorial_is_correct(run, style):
     assert verdict.nan_at_alpha_0 == (style != "a branch for alpha 0")
 
 
-ODD = sum(problem.m % 2 for problem in gauntlet.problems("float32"))
+ODD = sum(problem.m % 2 for problem in [*gauntlet.problems("float32"), *gauntlet.LONG])
 
 
 @pytest.mark.parametrize(
@@ -277,18 +284,19 @@ def test_a_problem_is_changed_as_little_as_suffices(what):
 
 
 @pytest.mark.parametrize(
-    ("element_type", "tf32"),
-    [("float32", False), ("float32", True), ("float64", False), ("bfloat16", False)],
+    ("element_type", "precision"),
+    [("float32", ""), ("float32", "tf32"), ("float64", ""), ("bfloat16", "")],
 )
-def test_the_list_is_where_kernels_go_wrong(element_type, tf32):
-    problems = gauntlet.problems(element_type, tf32)
+def test_the_list_is_where_kernels_go_wrong(element_type, precision):
+    problems = gauntlet.problems(element_type, precision)
     assert {problem.element_type for problem in problems} == {element_type}
-    exact = "exact_tf32" if tf32 else "exact"
+    exact = "exact_tf32" if precision else "exact"
     distributions = {problem.distribution for problem in problems}
-    assert distributions == {exact, "uniform", "nonfinite", "positive", "mixed"}
+    rounded = {"uniform", "normal", "nonfinite", "positive", "mixed", "scaled", "lognormal"}
+    assert distributions == {exact, *rounded}
     whole = [problem for problem in problems if problem.distribution == exact]
     # factors that leave whole numbers whole
-    assert all(exactly(problem, tf32) == problem for problem in whole)
+    assert all(exactly(problem, precision) == problem for problem in whole)
     for side in ("m", "n", "k"):
         assert {getattr(problem, side) % 2 for problem in whole} == {0, 1}
     for several in ("offsets", "paddings"):
@@ -305,11 +313,11 @@ def test_a_baseline_that_may_add_in_16_bits_need_not_be_exact_on_whole_numbers(
     worker, monkeypatch, name, status
 ):
     monkeypatch.setattr(worker_module, "OF_CUDA", ("float32",))  # the host has no types of 16 bits
-    inexact = Verdict("incorrect", f"C[0][0] {INEXACT}, of which all sums are")
-    monkeypatch.setattr(
-        worker_module,
-        "judge",
-        lambda errors, problem, tf32: inexact if whole(problem) else Verdict("correct"),
-    )
+
+    def inexact(errors, problem, *how):
+        errors = replace(errors, worst=math.inf) if whole(problem) else errors
+        return judge(errors, problem, *how)
+
+    monkeypatch.setattr(worker_module, "judge", inexact)
     verdict, _ = judged(worker, Candidate(name))
     assert (verdict.status, verdict.sums_16_bit) == (status, status == "correct")

@@ -48,8 +48,8 @@ class Bench(simulated.Gpu):
         self.launches = {name: self._launch("right()", {}) for name in times}
         self.times, self.audits, self.cpu_ns, self.rounds = times, {}, {}, []
 
-    def sample(self, launch, times, cold=False):
-        sample = super().sample(launch, times, cold)
+    def sample(self, launch, times, cold=False, fresh=False):
+        sample = super().sample(launch, times, cold, fresh)
         sample.ready = launch.ready
         (sample.name,) = (name for name, own in self.launches.items() if own is launch)
         return sample

@@ -167,7 +167,7 @@ def test_operands_rounded_to_tf32_pass_only_as_tf32_and_to_bfloat16_never(k):
     assert verdict(problem, narrow(8)).status == "incorrect"
     assert verdict(problem, narrow(8), tf32=True).status == "incorrect"
     assert verdict(exactly(problem), narrow(11)).status == "incorrect"
-    assert verdict(exactly(problem, tf32=True), narrow(11), tf32=True).status == "correct"
+    assert verdict(exactly(problem, "tf32"), narrow(11), tf32=True).status == "correct"
 
 
 PASSED_ALONE = {
@@ -179,7 +179,7 @@ PASSED_ALONE = {
     ],
     "TF32": [(72, 0.044, 0.12), (117, 0.088, 0.12), (256, 0.18, 0.12), (1287, 0.84, 0.25)],
     "float64": [(86, 9.1e-13, 0), (236, 3.6e-12, 0), (429, 1.5e-11, 0), (1751, 2.8e-10, 0)],
-    "float16": [(47, 0.044, 0.12), (134, 0.088, 0.12), (272, 0.18, 0.12), (1280, 0.84, 0.12)],
+    "float16": [(47, 0.044, 0.0039), (134, 0.088, 0.0039), (272, 0.18, 0.016), (1280, 0.84, 0.12)],
 }
 """By result, and for each of `DEPTHS`, what passes the bound on rounded numbers alone: the bound
 itself in largest errors of a right result, an element that is off by a share of rms C, and a first
@@ -197,7 +197,7 @@ def test_what_passes_the_bound_does_not_pass_the_launch_on_whole_numbers(call, k
     assert narrower / 3 <= bound.narrower <= 3 * narrower
     assert min(bound.left_out, exact.left_out) == 0
     assert min(bound.narrower, exact.narrower) <= (
-        0.07 if call.element_type == "float16" else 0.0005
+        0.04 if call.element_type == "float16" else 0.0005
     )
 
 
@@ -205,7 +205,7 @@ def test_what_passes_the_bound_does_not_pass_the_launch_on_whole_numbers(call, k
 @pytest.mark.parametrize("call", CALLS, ids=[call.name for call in CALLS])
 def test_in_a_whole_c_every_place_along_k_has_an_operand_that_narrower_ones_change(call, side, k):
     first = first_wide(call, side, k)
-    assert first <= k // 128 if call.element_type == "float16" else first == 0
+    assert first <= k // 64 if call.element_type == "float16" else first == 0
 
 
 def test_no_rounding_is_held_to_be_relative_to_a_denormal_result():

@@ -1,5 +1,6 @@
 /* What the C kernels of the frauds have in common. */
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

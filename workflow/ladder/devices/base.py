@@ -40,6 +40,10 @@ class Launch:
     """Called before the clock starts, for example to set the number of threads."""
     tf32: bool = False
     """Whether it rounds float32 operands to TF32; verification then allows for that."""
+    normwise: bool = False
+    """Whether its errors are bounded beside the norms of the matrices only."""
+    reduces: bool = False
+    """Whether it may add parts of K in the elements' type, which is narrower than that of sums."""
     ready: bool = False
     """Whether its first launch takes no longer, because its code is loaded."""
     us: float = 0.0
@@ -60,6 +64,8 @@ class Sample:
     times: int
     sets: int = 1
     """Sets of operands that the launches use in turn."""
+    fresh: bool = False
+    """Whether a row of A and one of B change before the last launch, which is then audited."""
     ready: bool = False
     """Whether it may be queued before the device has come to it: its code is loaded."""
 
@@ -82,6 +88,10 @@ class Errors:
     """
     stray: int
     """Overwritten canaries around C: before, after, and in the padding of its rows."""
+    rounded2: float
+    """Sum of squares of what R loses when it is rounded to the element type; 0 for elements that
+    must be exact.
+    """
 
 
 @dataclass(frozen=True)
@@ -183,6 +193,12 @@ class Device(ABC):
         `launch.us`. Raises `Refused` if the launch fails.
         """
 
+    def check_at_once(self, launch: Launch) -> Errors | None:
+        """Launch several times in two threads at once, and return the errors of the worst result;
+        None where launches share no memory that is not given to them.
+        """
+        return None
+
     @abstractmethod
     def look(self) -> "tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]":
         """Return A, B and C as drawn for the last `check`, and its result. Each is flat, from the
@@ -190,13 +206,15 @@ class Device(ABC):
         """
 
     @abstractmethod
-    def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
+    def sample(self, launch: Launch, times: int, cold: bool = False, fresh: bool = False) -> Sample:
         """Return a sample of `times` launches back to back, without the host in between if the
         device can do that. Of the samples that will be timed together, make the one with the most
         launches first: it makes room for all.
 
         With `cold`, each launch uses another copy of the operands. There are so many copies that
-        none is in the caches when its turn comes again.
+        none is in the caches when its turn comes again. With `fresh`, a row of A and one of B
+        change before the last launch, if the distribution allows it: what a launch kept of them is
+        stale. Such a sample is for a round with `compare`, and its time is none.
         """
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import mmap
 import os
 import tempfile
 import threading
@@ -26,12 +27,16 @@ from ladder.devices.detect import check_memory_left, last_level_cache
 from ladder.devices.operands import (
     CANARY,
     RESULT_SHIFTS,
+    SUMS,
     Draw,
     Place,
     audited_launch,
     draws,
     errors_of,
     exact_elements,
+    fresh_rows,
+    inside,
+    near,
     places,
     reference,
     result_shifts,
@@ -75,6 +80,33 @@ def use_threads(threads: int) -> None:
         library.set_num_threads(threads)
 
 
+C_LIBRARY = ctypes.CDLL(None)
+AT_ONCE = 3
+"""Launches of each of two threads at once."""
+NO_RESERVE = 0x4000
+"""MAP_NORESERVE of mmap(2), which `mmap` does not name before Python 3.13."""
+
+
+def sparse(matrix: NDArray[Any], ld: int) -> NDArray[Any]:
+    """Return a copy whose rows are `ld` elements apart, in memory of which only they take some.
+    Behind the last element none may be read. Raises `Refused` if there are not so many addresses.
+    """
+    size, strides = matrix.itemsize, (ld * matrix.itemsize, matrix.itemsize)
+    used = (len(matrix) - 1) * strides[0] + matrix.shape[1] * size
+    end = used + -used % mmap.PAGESIZE
+    kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
+    try:
+        memory = np.frombuffer(mmap.mmap(-1, end + mmap.PAGESIZE, kind), np.uint8)
+    except OSError as error:
+        raise Refused("not_supported", f"no addresses for rows far apart: {error}") from None
+    C_LIBRARY.mprotect(ctypes.c_void_p(memory.ctypes.data + end), mmap.PAGESIZE, 0)
+    first = (end - used) // 16 * 16
+    own = memory[first : first + used].view(matrix.dtype)
+    copy = np.lib.stride_tricks.as_strided(own, matrix.shape, strides)
+    copy[:] = matrix
+    return copy
+
+
 class CPlace(ctypes.Structure):
     """`Place` of operands.h."""
 
@@ -97,7 +129,7 @@ class Operands:
     def __init__(self, given: Problem) -> None:
         self.given = given
         self.reference: tuple[Any, ...] = ()
-        """The seed and row of B that the float64 reference belongs to, then R and S."""
+        """What the float64 reference belongs to: the `seed`, and the row of B; then R and S."""
         self.make(0, 1)
 
     def make(self, extra: int, launches: int) -> None:
@@ -115,8 +147,8 @@ class Operands:
         self.results = [
             room[step * shift :][:total] for room, shift in zip(self.rooms, shifts, strict=True)
         ]
-        self.seed: int | None = None
-        """The seed of the drawn matrices; None before the first draw."""
+        self.seed: tuple[int, tuple[int, int]] | None = None
+        """The seed and the fresh rows of the drawn matrices; None before the first draw."""
 
     def addresses(self, row: int = 0, launch: int = 0) -> list[int]:
         """Return the addresses of A and B from `row` on, and of the C of a launch of a sample."""
@@ -130,10 +162,8 @@ class Operands:
 
     def matrix(self, which: int, row: int = 0) -> NDArray[Any]:
         """Return M rows of A or K rows of B from `row` on, or C, as drawn."""
-        place, rows = self.places[which], (self.given.m, self.given.k, self.given.m)[which]
-        first = place.first + row * place.ld
-        whole_rows = self.drawn[which][first : first + rows * place.ld].reshape(rows, place.ld)
-        return whole_rows[:, : place.cols]
+        rows = (self.given.m, self.given.k, self.given.m)[which]
+        return inside(self.drawn[which], self.places[which])[row : row + rows]
 
 
 class Cpu(Device):
@@ -179,7 +209,7 @@ class Cpu(Device):
     def operands(self, problem: Problem) -> Operands:
         if problem.element_type not in C_TYPES:
             raise Refused("not_supported", f"{problem.element_type} is not supported on the CPU")
-        check_memory_left(problem)
+        check_memory_left(near(problem))
         self.use(Operands(problem))
         return self._at
 
@@ -190,14 +220,15 @@ class Cpu(Device):
         operands.drawn, operands.arrays, operands.results, operands.reference = [], [], [], ()
         operands.rooms = np.empty((0, 0))
 
-    def _draw(self, seed: int) -> None:
+    def _draw(self, seed: int, fresh: tuple[int, int] = (-1, -1)) -> None:
         """Draw A, B and C, and copy A and B for the kernels."""
         at = self._at
-        if at.seed != seed:
-            for array, place, draw in zip(at.drawn, at.places, draws(self.given), strict=True):
-                drawing = CDraw(*draw._replace(seed=seed))
+        if at.seed != (seed, fresh):
+            of = zip(at.drawn, at.places, draws(self.given), (*fresh, -1), strict=True)
+            for array, place, draw, row in of:
+                drawing = CDraw(*draw._replace(seed=seed, fresh=row))
                 self.support.fill(_pointer(array), array.itemsize, CPlace(*place), drawing)
-            at.seed = seed
+            at.seed = seed, fresh
         for array, drawn in zip(at.arrays, at.drawn[:2], strict=True):
             array[:] = drawn
 
@@ -250,7 +281,7 @@ class Cpu(Device):
         return at.reference[2], at.reference[3]
 
     def _compare(self, result: NDArray[Any], row: int) -> Errors:
-        sums = np.empty((1, 7))
+        sums = np.empty((1, SUMS))
         self.support.compare(
             _pointer(result),
             result.itemsize,
@@ -261,13 +292,38 @@ class Cpu(Device):
         return errors_of(sums)
 
     def check(self, launch: Launch) -> Errors:
-        at = self._at
-        self._draw(self.given.seed)
+        at, p = self._at, self.given
+        self._draw(p.seed)
         self._poison(1)
         launch.before()
-        launch.us = self._time(launch.bind(*at.addresses()))
+        arrays = zip((*at.arrays, at.results[0]), at.places, strict=True)
+        own = matrices = [inside(array, place) for array, place in arrays]
+        if near(p) != p:
+            matrices = list(map(sparse, own, (p.lda, p.ldb, p.ldc)))
+        launch.us = self._time(launch.bind(*(matrix.ctypes.data for matrix in matrices)))
         self.busy_us += launch.us
+        if matrices is not own:
+            own[2][:] = matrices[2]
         return self._compare(at.results[0].copy(), 0)
+
+    def check_at_once(self, launch: Launch) -> Errors | None:
+        at, step, times = self._at, view_step(self.given), 2 * AT_ONCE
+        if times > len(at.results):
+            at.make(step * (times - 1), times)
+        self._draw(self.given.seed)
+        self._poison(times)
+        calls = [launch.bind(*at.addresses(step * turn, turn)) for turn in range(times)]
+        both = threading.Barrier(2)
+
+        def run(first: int) -> None:
+            both.wait()
+            for call in calls[first::2]:
+                call()
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(run, range(2)))
+        found = [self._compare(at.results[turn], step * turn) for turn in range(times)]
+        return max(found, key=lambda errors: errors.worst)
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         at = self._at
@@ -278,17 +334,21 @@ class Cpu(Device):
         )
         return a, b, c, result
 
-    def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
+    def sample(self, launch: Launch, times: int, cold: bool = False, fresh: bool = False) -> Sample:
         at, step = self._at, view_step(self.given)
         if times > len(at.results):
             at.make(step * (times - 1), times)
         calls = [launch.bind(*at.addresses(step * turn, turn)) for turn in range(times)]
+        fresh = fresh and times > 1 and step > 0
+        if fresh:
+            rows = fresh_rows(self._random, self.given, step * (times - 1))
+            calls.insert(times - 1, lambda: self._draw(self.given.seed, rows))
 
         def call() -> None:
             for launch_call in calls:
                 launch_call()
 
-        return Sample(call, launch.before, times)
+        return Sample(call, launch.before, times, fresh=fresh)
 
     def time_round(
         self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False

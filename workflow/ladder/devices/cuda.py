@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_char, c_double, c_float, c_int, c_void_p
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +29,7 @@ from ladder.devices.cuda_operands import Operands, Support
 from ladder.devices.cuda_stream import Function, Windows, capture, clusters_at_once, succeed
 from ladder.devices.detect import check_gate, slugify
 from ladder.devices.nvml import Board, uuid_at
-from ladder.devices.operands import CANARY, audited_launch, scalars
+from ladder.devices.operands import CANARY, audited_launch, scalars, view_step
 from ladder.model.kernel import Configuration, Kernel, LaunchShape
 from ladder.model.problem import Problem
 from ladder.model.tensor_map import MAP_BYTES, encoded
@@ -249,12 +250,15 @@ class Cuda(Device):
         end.synchronize()
         self.busy_us += start.time_till(end) * 1e3
 
-    def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
+    def sample(self, launch: Launch, times: int, cold: bool = False, fresh: bool = False) -> Sample:
         at = self._at
         sets = at.reserve(times, self._flush_bytes if cold else 0)
         calls = [launch.bind(*at.of_launch(turn, sets)) for turn in range(times)]
+        fresh = fresh and times > 1 and view_step(self.given) > 0
+        if fresh:
+            calls.insert(times - 1, partial(at.refresh, self.given.seed, times - 1, sets))
         call = calls[0] if times == 1 else self._graph(calls, at.graphs)
-        return Sample(call, launch.before, times, sets, launch.ready)
+        return Sample(call, launch.before, times, sets, fresh, launch.ready)
 
     def _graph(self, calls: Sequence[Call], graphs: list[Any]) -> Call:
         """Return one call that makes all calls, captured in a graph."""
@@ -273,10 +277,15 @@ class Cuda(Device):
             self._flush = self._support.allocate(
                 self._flush_bytes, "what flushes the caches", apart=True
             )
+        if cold:
+            # a launch may have asked the L2 to keep lines, which the flush would not evict
+            driver.cuCtxResetPersistingL2Cache()
 
         def before(turn: int) -> None:
             if turn == 0:
                 at.renew(seed)
+            elif samples[turn - 1].fresh:
+                at.draw(seed, len(at.sets))
             self._poison(samples[turn], seed)
             if cold:
                 cuda.memset_d8_async(
@@ -321,9 +330,9 @@ class Cuda(Device):
         """Queue the audit of a launch of a sample, and the comparison of its result if
         requested.
         """
-        self._at.audit(chosen, sample.sets, seed, secret)
+        self._at.audit(chosen, sample.sets, seed, secret, sample.fresh)
         if compare:
-            self._at.compare_anew(seed, chosen, sample.sets)
+            self._at.compare_anew(seed, chosen, sample.sets, sample.fresh)
         self._support.keep(turn)
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:

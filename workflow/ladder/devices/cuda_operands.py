@@ -20,10 +20,13 @@ from ladder.devices.base import Audit, Errors, Refused
 from ladder.devices.cuda_stream import succeed
 from ladder.devices.operands import (
     CANARY,
+    SUMS,
+    Draw,
     Place,
     draws,
     errors_of,
     exact_elements,
+    fresh_rows,
     places,
     result_shifts,
     scalars,
@@ -51,6 +54,8 @@ _OF_HARDWARE = re.compile(
 """Errors that no kernel can cause (CUDA Driver API, "CUresult"), as PyCUDA and `driver` word
 them.
 """
+OF_PLACE, OF_DRAW = "qqqqq", "i" * (len(Draw._fields) - 1) + "Q"
+"""Fields of `Place` and `Draw` as in `struct`."""
 AUDITED = 3
 """Numbers that an audit finds, in float64."""
 SAMPLED = 16
@@ -112,7 +117,7 @@ class Support:
             [
                 ("audit", "f8", AUDITED),
                 ("stamps", "u8", (2, multiprocessors, 3)),
-                ("sums", "f8", (CHECK_BLOCKS, 7)),
+                ("sums", "f8", (CHECK_BLOCKS, SUMS)),
                 ("digest", "u8"),
             ]
         )
@@ -312,10 +317,11 @@ class Operands:
         self._support, self._blas = support, blas
         self._random = np.random.default_rng()
         self._secret = int(self._random.integers(2**63))
-        self._reference: tuple[int, int] | None = None
+        self._fresh_rows = fresh_rows(self._random, given, 0)
+        self._reference: tuple[int, int, bool] | None = None
         self._compared: list[int] = []
-        """The set and the row of operands of the reference since `renew`, and for each comparison
-        since then how many references had been made.
+        """The set and the row of operands of the reference since `renew`, and whether rows of them
+        are fresh; for each comparison since then, how many references had been made.
         """
 
     def free(self) -> None:
@@ -406,9 +412,26 @@ class Operands:
         them.
         """
         for index in range(sets):
-            for matrix, buffer in enumerate(self.sets[index]):
-                draw = self.draws[matrix]._replace(seed=_seed(seed, index))
-                self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer.address, *buffer.place, *draw)
+            self.refresh(seed, index, sets, fresh=False)
+
+    def refresh(self, seed: int, launch: int, sets: int, fresh: bool = True) -> None:
+        """Queue the drawing of the set of A and B that a launch of a sample has."""
+        matrices = zip(
+            self._drawn(seed, launch, sets, fresh), self.sets[launch % sets], strict=False
+        )
+        for draw, (address, place) in matrices:
+            self._queue("fill", f"P{OF_PLACE}{OF_DRAW}", address, *place, *draw)
+
+    def _drawn(self, seed: int, launch: int, sets: int, fresh: bool) -> list[Draw]:
+        """Return the contents of A, B and C of a launch; if `fresh`, with other values in a row of
+        A and in one of B that the launch multiplies.
+        """
+        index, row = self._turn_of(launch, sets)
+        rows = [*(row + offset for offset in self._fresh_rows), -1] if fresh else [-1] * 3
+        return [
+            draw._replace(seed=_seed(seed, index), fresh=other)
+            for draw, other in zip(self.draws, rows, strict=True)
+        ]
 
     def renew(self, seed: int) -> None:
         """Queue the poisoning of all rooms of C, then the drawing of A and B of all sets.
@@ -427,7 +450,7 @@ class Operands:
             cuda.memset_d32_async(buffer, CANARY, words, self._support.stream)
         else:
             draw = self.draws[2]._replace(seed=seed)
-            self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer, *self.place_c, *draw)
+            self._queue("fill", f"P{OF_PLACE}{OF_DRAW}", buffer, *self.place_c, *draw)
 
     def poison_results(self, launches: int, sets: int, seed: int) -> None:
         """Queue the poisoning of the C of each launch of a sample, and of the rooms in which they
@@ -439,14 +462,16 @@ class Operands:
             for launch in range(launches):
                 self.poison(self._result(launch), _seed(seed, launch % sets))
 
-    def make_reference(self, seed: int, launch: int = 0, sets: int = 1) -> None:
+    def make_reference(
+        self, seed: int, launch: int = 0, sets: int = 1, fresh: bool = False
+    ) -> None:
         """Queue R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| of a launch's operands
         in float64, by cuBLAS DGEMM.
 
         The operands are drawn again for it. If all elements of C must be exact, S is not needed,
         and is 0.
         """
-        index, row = self._turn_of(launch, sets)
+        row, drawn = self._turn_of(launch, sets)[1], self._drawn(seed, launch, sets, fresh)
         m, n, k = self.given.m, self.given.n, self.given.k
         alpha, beta = (float(value) for value in scalars(self.given))
         a, b = self._scratch("a"), self._scratch("b")
@@ -457,9 +482,8 @@ class Operands:
             matrices = [(row, m, k, a), (row, k, n, b)]
             if beta != 0:
                 matrices.append((0, m, n, out))
-            for draw, wide in zip(self.draws, matrices, strict=False):
-                draw = draw._replace(seed=_seed(seed, index))
-                self._queue("draw_wide", "iiiiiiiiiiQqqqPi", *draw, *wide, absolute)
+            for draw, wide in zip(drawn, matrices, strict=False):
+                self._queue("draw_wide", f"{OF_DRAW}qqqPi", *draw, *wide, absolute)
             factor = abs if absolute else float
             self._blas.product64(m, n, k, factor(alpha), a, b, factor(beta), out)
 
@@ -501,16 +525,17 @@ class Operands:
                     f"{expected}"
                 )
 
-    def compare_anew(self, seed: int, launch: int, sets: int) -> None:
+    def compare_anew(self, seed: int, launch: int, sets: int, fresh: bool = False) -> None:
         """Queue the comparison of a launch's C with its reference, as drawn since `renew`.
 
         The reference of the comparison before serves again if it has the same operands. Its digest
         then shows whether a launch has changed it meanwhile.
         """
         made = self._compared[-1] if self._compared else 0
-        if self._reference != self._turn_of(launch, sets):
-            self._reference = self._turn_of(launch, sets)
-            self.make_reference(seed, launch, sets)
+        of = *self._turn_of(launch, sets), fresh
+        if self._reference != of:
+            self._reference = of
+            self.make_reference(seed, launch, sets, fresh)
             made += 1
         self._compared.append(made)
         self.compare(launch)
@@ -533,22 +558,22 @@ class Operands:
         expected = self._scratch("r"), self._scratch("s")
         to, exact = self._support.address("sums"), exact_elements(self.given)
         result = self._result(launch)
-        self._queue("compare", "PqqqqqPPPi", result, *self.place_c, *expected, to, exact)
+        self._queue("compare", f"P{OF_PLACE}PPPi", result, *self.place_c, *expected, to, exact)
 
-    def audit(self, launch: int, sets: int, seed: int, secret: int) -> None:
+    def audit(self, launch: int, sets: int, seed: int, secret: int, fresh: bool = False) -> None:
         """Queue the audit of a launch; `secret` is the seed of the random signs."""
         (index, row), p = self._turn_of(launch, sets), self.given
         (a, b), (w, squares) = self.sets[index], (self._scratch("w"), self._scratch("squares"))
-        draw_a, draw_b, draw_c = (draw._replace(seed=_seed(seed, index)) for draw in self.draws)
+        draw_a, draw_b, draw_c = self._drawn(seed, launch, sets, fresh)
         audit, most = self._support.address("audit"), 4 * CHECK_BLOCKS
         cuda.memset_d32_async(audit, 0, 8 * AUDITED // 4, self._support.stream)
         of_b = b.address, *b.place, *draw_b, row, p.k, secret, w, squares, audit
-        layout = "PqqqqqiiiiiiiiiiQqqQPPP"
+        layout = f"P{OF_PLACE}{OF_DRAW}qqQPPP"
         self._queue("audit_b", layout, *of_b, blocks=min(b.place.rows, most))
         factors = (float(value) for value in scalars(p))
         of_c = self._result(launch), *self.place_c, *draw_c
         of_a = a.address, *a.place, *draw_a, row, *of_c, w, squares, secret, *factors, audit
-        layout = "PqqqqqiiiiiiiiiiQqPqqqqqiiiiiiiiiiQPPQddP"
+        layout = f"P{OF_PLACE}{OF_DRAW}qP{OF_PLACE}{OF_DRAW}PPQddP"
         self._queue("audit_a", layout, *of_a, blocks=min(a.place.rows, most))
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:

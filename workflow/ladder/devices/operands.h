@@ -19,7 +19,9 @@ typedef struct {
   int wide;          // `exact`: bits of the wide ones
   int period;        // `exact`: one of this many elements along K is wide
   int full;          // `exact`: bits of the one widest element in each row of A and each column of B, or 0 for none
-  int alone;         // `exact`: of all but one in this many along K, each product of the second half cancels one of the first
+  int alone;         // `exact`: of all but one in this many along K, each product of the second half of K cancels one of the first
+  int large;         // `exact`: products that cancel are of whole numbers from -large to large
+  int fresh;         // a row that is drawn from another seed, or -1: what changes between two launches of a sample
   int lowest;        // exponents of the element type's smallest and largest normal numbers
   int highest;
   u64 seed;
@@ -65,8 +67,12 @@ HD double odd(u64 h, u64 often, double x) {
   return which == 0 ? INFINITY : which == 1 ? -INFINITY : which == 2 ? NAN : x;
 }
 
+// An exponent up to which two factors and their sums are numbers of the element type.
+HD double wide_in(Draw d, int exponent) { return exponent < d.highest / 3 ? exponent : d.highest / 3; }
+
 // Element (i, j) of a matrix, before it is rounded to the element type.
 HD double operand(Draw d, long long i, long long j) {
+  if (i == d.fresh) d.seed = mix(~d.seed);
   const u64 h = hashed(d.seed, d.matrix, i, j);
   const long long k = d.matrix == 0 ? j : i, other = d.matrix == 0 ? i : j;  // place along K, and the row of A or column of B
   const double x = unit(h);
@@ -75,19 +81,20 @@ HD double operand(Draw d, long long i, long long j) {
     const u64 whose = hashed(d.seed, 8 + d.matrix, other, 0);
     // Runs of 64 along K are A's and B's in turns, the first is A's if K is even. Elements are wide only in a run of their own: two wide ones
     // never meet, so that products and sums stay whole and exact. A full one meets 1 or -1: each run has one place where it may be.
+    // Paired products, as far from the beginning of K as from its end, cancel: a part of K that has one of the two has a large sum.
+    const long long mirrored = d.k - 1 - k, first = k < mirrored ? k : mirrored;
+    const int paired = first % d.alone != 0 && k != mirrored;
     if (exact && d.matrix < 2) {
-      const long long run = k >> 6, first = (d.k ^ d.matrix) & 1, left = d.k - (run << 6);
-      const int own = (run & 1) == first, here = d.full && (k & 63) == (long long)(hashed(d.seed, 10, run, 0) % (left < 64 ? left : 64));
-      if (own && here && (run - first) / 2 == (long long)(whose % ((((d.k + 63) >> 6) + 1 - first) / 2))) return sign_of(h) * widest(h, d.full, 3);
+      const long long run = k >> 6, first_run = (d.k ^ d.matrix) & 1, left = d.k - (run << 6);
+      const int own = (run & 1) == first_run, here = d.full && (k & 63) == (long long)(hashed(d.seed, 10, run, 0) % (left < 64 ? left : 64));
+      if (own && here && (run - first_run) / 2 == (long long)(whose % ((((d.k + 63) >> 6) + 1 - first_run) / 2))) return sign_of(h) * widest(h, d.full, 3);
       if (!own && here) return sign_of(h);
-      if (own && (k + whose) % d.period == 0) return sign_of(h) * widest(h, d.wide, 1);
+      if (own && !paired && (k / d.alone + whose) % d.period == 0) return sign_of(h) * widest(h, d.wide, 1);
     }
     if (exact && d.matrix == 2) return sign_of(h) * (double)(4 * (1 + (h >> 8) % d.small));
     if (exact) {  // none is 0: no product can be left out unnoticed
-      const long long half = d.k / 2, first = k < half || k >= 2 * half ? k : k - half;
-      const int paired = first % d.alone != 0;
       const u64 g = paired ? hashed(d.seed, d.matrix, d.matrix ? first : i, d.matrix ? j : first) : h;
-      return (paired && d.matrix && k != first ? -1 : 1) * sign_of(g) * (double)(1 + (g >> 8) % d.small);
+      return (paired && d.matrix && k != first ? -1 : 1) * sign_of(g) * (double)(1 + (g >> 8) % (paired ? d.large : d.small));
     }
     return (double)((long long)((h >> 8) % (2 * d.small + 1)) - d.small);
   }
@@ -95,8 +102,8 @@ HD double operand(Draw d, long long i, long long j) {
   switch (d.distribution) {
     case NORMAL: return normal(h);
     case POSITIVE: return (x + 1) / 2;
-    case LOGNORMAL: return sign_of(h) * exp2(20.0 / 3 * normal(h));                                       // three sigma: 2^+-20
-    case SCALED: return x * two_to(40 * unit(hashed(d.seed, 8 + d.matrix, other, 0)));                    // rows of A, columns of B: 2^+-40
+    case LOGNORMAL: return sign_of(h) * exp2(wide_in(d, 20) / 3 * normal(h));                              // three sigma: 2^+-20
+    case SCALED: return x * two_to(wide_in(d, 40) * unit(hashed(d.seed, 8 + d.matrix, other, 0)));         // rows of A, columns of B: 2^+-40
     case INNER: return x * two_to((d.matrix ? -20 : 20) * unit(hashed(d.seed, 8, k, 0)));                 // A D and D^-1 B
     case OUTLIERS: return d.matrix == 0 && hashed(d.seed, 8, i, 0) % d.k == (u64)k ? 1e8 * sign_of(h) : x;  // one in each row of A
     case MASKED: return hashed(d.seed, 8, k, 0) % 64 ? x : d.matrix ? 0 : 1e12 * x;                       // large ones of A meet zeros of B
@@ -110,7 +117,7 @@ HD double operand(Draw d, long long i, long long j) {
     case HUGE_VALUES: return x * exp2(d.matrix ? -24.0 : d.highest);
     case SPARSE: return d.matrix == 0 || mix(h) % 100 == 0 ? x : 0;                                       // one in a hundred of B
     case HILBERT: return 1 / (double)(i + j + 1);
-    case NONFINITE: return odd(h, 8ull * d.k, x);
+    case NONFINITE: return odd(h, 8ull * d.k, mix(~h) % 16 ? x : 0);  // zeros meet infinities
     default: return x;
   }
 }

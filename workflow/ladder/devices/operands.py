@@ -21,8 +21,14 @@ BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert", "mix
 """Distributions in which an element of B, or what must be exact of C, depends on its row: other
 rows do not go together.
 """
-
-
+SUMS = 8
+"""Numbers that a comparison finds for a part of C, in float64."""
+WHOLE = {"": "exact", "tf32": "exact_tf32", "normwise": "integers"}
+"""The distribution of whole numbers that each `precision` of a header must keep: sums of elements
+of A or of B need more bits than they have, so those of `normwise` are small.
+"""
+FAR = 1 << 30
+"""Leading dimensions from which on rows lie in a memory of which only they exist."""
 RESULT_SHIFTS = 16
 """The number of places at which the C of a launch may begin in its room, each on a boundary of a
 line or more. The place is random, so a launch that also computes the results of later launches of
@@ -43,6 +49,8 @@ class Draw(NamedTuple):
     period: int
     full: int
     alone: int
+    large: int
+    fresh: int
     lowest: int
     highest: int
     seed: int
@@ -65,13 +73,15 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     exact. One in `period` along K has more bits than the next narrower format: a kernel that rounds
     an operand anywhere is off by a whole number. In every order of summation |A||B| over these
     stays below a quarter of the limit up to which the accumulator counts exactly. Beside them, each
-    row of A and each column of B has one number of all the bits of the element type but one: as
-    many as rung 21 keeps of an operand. With them |A||B| stays below the limit.
+    row of A and each column of B has one number of all the bits of the element type but one: 23 in
+    float32, whoever wrote the kernel, because rung 21 keeps 23 of 24. With them |A||B| stays below the limit.
     `C` is a multiple of 4, so that adding beta C needs no more bits than alpha A B. If elements of
     C have fewer bits than the accumulator, there is room for full numbers only if K is 1 or 2. Then
-    products cancel in pairs, half of K apart, all but one in `alone`: the standard deviation of
-    sums over small products is at most a sixteenth of the limit of those bits, and each element
-    shows one product left out.
+    products cancel in pairs, the first with the last, all but one in `alone`: the standard
+    deviation of sums over the others is at most a sixteenth of the limit of those bits, and each
+    element shows one product left out. Those that cancel are so large that sums over parts of
+    K need more bits than an element has, but few enough for the accumulator, and for an element's
+    exponent: a kernel that keeps such a sum as an element is not exact.
     `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as they
     are.
     """
@@ -87,12 +97,23 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
         wide, full = min(digits - 12, output - 2), output - 1
     else:
         wide, full = min(digits - 12, output - 2), output if problem.k <= 2 else 0
-    period = max(1, math.ceil(problem.k * small * 2**wide / 2 ** min(digits - 3, output - 2)))
     mean_square = (small + 1) * (2 * small + 1) / 6
-    alone = math.ceil(problem.k * mean_square**2 / 4 ** (output - 4))
-    common = (problem.k, small, wide, period, full, alone, *element.exponents, problem.seed)
+    alone = max(
+        2 if output < digits and problem.k > 2 else 1,
+        math.ceil(problem.k * mean_square**2 / 4 ** (output - 4)),
+    )
+    most = min(digits - 3, output - 2)
+    period = max(1, math.ceil(math.ceil(problem.k / alone) * small * 2**wide / 2**most))
+    largest = 2 ** (element.exponents[1] - 2)
+    large = min(
+        2 ** (output - 1),
+        math.isqrt(2**digits // problem.k),
+        math.isqrt(3 * largest // math.isqrt(problem.k)),
+    )
+    common = (problem.k, small, wide, period, full, alone, large, -1, *element.exponents)
     a, b, c = (
-        Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common) for matrix in range(3)
+        Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common, problem.seed)
+        for matrix in range(3)
     )
     return a, b, c
 
@@ -127,8 +148,9 @@ def exact_mask(problem: Problem) -> NDArray[np.bool_]:
     return mask
 
 
-def exactly(problem: Problem, tf32: bool = False) -> Problem:
-    """Return the problem with operands for which every order of summation gives the same bits.
+def exactly(problem: Problem, precision: str = "") -> Problem:
+    """Return the problem with operands for which every order of summation gives the same bits, in
+    arithmetic of a header's `precision`.
 
     The operands become whole numbers, and alpha and beta powers of two if they are not 0.
     """
@@ -139,17 +161,22 @@ def exactly(problem: Problem, tf32: bool = False) -> Problem:
         return math.copysign(2.0 ** max(-1, min(1, round(math.log2(abs(factor))))), factor)
 
     return replace(
-        problem,
-        distribution="exact_tf32" if tf32 else "exact",
-        alpha=power(problem.alpha),
-        beta=power(problem.beta),
+        problem, distribution=WHOLE[precision], alpha=power(problem.alpha), beta=power(problem.beta)
     )
+
+
+def near(problem: Problem) -> Problem:
+    """Return the problem with its rows side by side if they are as far apart as `FAR`: no buffer
+    holds that.
+    """
+    return replace(problem, padding=0) if max(problem.lda, problem.ldb) >= FAR else problem
 
 
 def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
     """Return where A and B, each with `extra` rows below its own, and C lie, in buffers of whole
-    32-bit words.
+    32-bit words. Far rows lie there as `near` has them.
     """
+    problem = near(problem)
 
     def place(offset: int, rows: int, cols: int, ld: int) -> Place:
         total = rows * ld + offset + 2 * GUARD
@@ -163,6 +190,12 @@ def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
     )
 
 
+def inside(buffer: NDArray[Any], place: Place) -> NDArray[Any]:
+    """Return the matrix in a buffer."""
+    rows = buffer[place.first : place.first + place.rows * place.ld]
+    return rows.reshape(place.rows, place.ld)[:, : place.cols]
+
+
 def view_step(problem: Problem) -> int:
     """Return the rows of A and of B from one launch of a sample to the next: 0 if other rows would
     spoil the distribution.
@@ -171,6 +204,15 @@ def view_step(problem: Problem) -> int:
     `alternating` goes by pairs of rows.
     """
     return 0 if problem.distribution in BOUND else 16 // ELEMENT_TYPES[problem.element_type].size
+
+
+def fresh_rows(random: np.random.Generator, problem: Problem, row: int) -> tuple[int, int]:
+    """Return a row of A and one of B, among those that a launch multiplies from `row` on, and the
+    launch before it too.
+    """
+    shared = (max(1, size - view_step(problem)) for size in (problem.m, problem.k))
+    of_a, of_b = (row + int(random.integers(size)) for size in shared)
+    return of_a, of_b
 
 
 def result_shifts(random: np.random.Generator, launches: int) -> list[int]:
@@ -228,7 +270,7 @@ def reference(
 
 
 def errors_of(sums: NDArray[np.float64]) -> Errors:
-    """Return the `Errors` from rows of seven sums, which `compare` writes for each part of C."""
-    diff2, ref2, scale2, _, _, wild, stray = sums.sum(axis=0).tolist()
+    """Return the `Errors` from rows of `SUMS`, which `compare` writes for each part of C."""
+    diff2, ref2, scale2, _, _, wild, stray, rounded2 = sums.sum(axis=0).tolist()
     worst, where = sums[sums[:, 3].argmax(), 3:5].tolist()
-    return Errors(diff2, ref2, scale2, worst, int(where), int(wild), int(stray))
+    return Errors(diff2, ref2, scale2, worst, int(where), int(wild), int(stray), rounded2)

@@ -83,7 +83,7 @@ static int same(double x, double y) { return x == y || (isnan(x) && isnan(y)); }
 
 void compare(const void *buffer, int size, Place p, const double *R, const double *S, double *sums, int exact) {
   const double least = size == 4 ? 0x1p-149 : 0x1p-1074; /* no rounding is relative to results that small */
-  double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0;
+  double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0, rounded2 = 0;
   for (long long row = 0; row < p.rows; ++row)
     for (long long col = 0; col < p.cols; ++col) {
       const long long at = row * p.cols + col;
@@ -96,12 +96,12 @@ void compare(const void *buffer, int size, Place p, const double *R, const doubl
       } else {
         const int is_exact = exact == 1 || (exact == 2 && whole_at(row) && whole_at(col));
         const double ref = is_exact ? rounded : R[at], diff = fabs(value - ref);
-        diff2 += diff * diff, ref2 += ref * ref, scale2 += S[at] * S[at];
+        diff2 += diff * diff, ref2 += ref * ref, scale2 += S[at] * S[at], rounded2 += (rounded - ref) * (rounded - ref);
         share = is_exact && diff > 0 ? INFINITY : diff > least ? diff / S[at] : 0;
       }
       if (share > worst) worst = share, where = (double)at;
     }
-  sums[0] = diff2, sums[1] = ref2, sums[2] = scale2, sums[3] = worst, sums[4] = where, sums[5] = wild, sums[6] = stray(buffer, size, p);
+  sums[0] = diff2, sums[1] = ref2, sums[2] = scale2, sums[3] = worst, sums[4] = where, sums[5] = wild, sums[6] = stray(buffer, size, p), sums[7] = rounded2;
 }
 
 /* Vectors of random signs, as the GPU's audits draw them. */

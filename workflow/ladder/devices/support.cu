@@ -96,12 +96,12 @@ __device__ double total_of(double value) {  // over the block; in thread 0
 }
 
 // Compares the buffer of C. sums[block] = {sum (C-R)^2, sum R^2, sum S^2, max |C-R|/S, its place in C, elements that are NaN or infinite in C
-// or R but not alike, overwritten canaries}. Where |C-R| is at most the element type's least positive number, |C-R|/S counts as 0: no rounding
+// or R but not alike, overwritten canaries, sum of what rounding R once loses, squared}. Where |C-R| is at most the element type's least positive number, |C-R|/S counts as 0: no rounding
 // is relative to results so small. `exact` is what `operands.exact_elements` returns: elements that must be exact are compared with R rounded
 // to the element type, and their |C-R|/S is infinite if they are off at all.
 template <class T>
 __device__ void compare(const T* buffer, Place p, const double* R, const double* S, int exact, double* sums) {
-  double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0, stray = 0;
+  double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0, stray = 0, rounded2 = 0;
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < p.total; i += (long long)gridDim.x * blockDim.x) {
     const long long at = i - p.first, row = at / p.ld, col = at % p.ld;
     if (at < 0 || row >= p.rows || col >= p.cols) {
@@ -118,19 +118,19 @@ __device__ void compare(const T* buffer, Place p, const double* R, const double*
       share = INFINITY;
     } else {
       const double diff = fabs(value - ref);
-      diff2 += diff * diff, ref2 += ref * ref, scale2 += scale * scale;
+      diff2 += diff * diff, ref2 += ref * ref, scale2 += scale * scale, rounded2 += (rounded - ref) * (rounded - ref);
       share = is_exact && diff > 0 ? INFINITY : diff > least<T>() ? diff / scale : 0;
     }
     if (share > worst) worst = share, where = double(row * p.cols + col);
   }
   __shared__ double most[THREADS][2];
   most[threadIdx.x][0] = worst, most[threadIdx.x][1] = where;
-  const double totals[] = {total_of(diff2), total_of(ref2), total_of(scale2), total_of(wild), total_of(stray)};
+  const double totals[] = {total_of(diff2), total_of(ref2), total_of(scale2), total_of(wild), total_of(stray), total_of(rounded2)};
   if (threadIdx.x) return;
   for (int t = 1; t < THREADS; ++t)
     if (most[t][0] > worst) worst = most[t][0], where = most[t][1];
-  double* mine = sums + 7 * blockIdx.x;
-  mine[0] = totals[0], mine[1] = totals[1], mine[2] = totals[2], mine[3] = worst, mine[4] = where, mine[5] = totals[3], mine[6] = totals[4];
+  double* mine = sums + 8 * blockIdx.x;
+  mine[0] = totals[0], mine[1] = totals[1], mine[2] = totals[2], mine[3] = worst, mine[4] = where, mine[5] = totals[3], mine[6] = totals[4], mine[7] = totals[5];
 }
 
 // Adds a digest of `count` words to `sum`. Nobody who does not know the secret can change the words and leave the digest as it was, but by luck.

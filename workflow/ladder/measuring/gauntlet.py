@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from ladder.devices.operands import WHOLE, exactly
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem, joined
 
@@ -63,6 +64,8 @@ PROBLEMS = (
 """Problems on whole numbers, compared to the bit. alpha and beta are powers of two; `offset` and
 `padding` are in elements.
 """
+AT_ONCE = Problem(40, 48, 64, beta=0.75, distribution="normal")
+"""On a CPU, launches in two threads at once on this one as well."""
 ROUNDED = (
     Problem(61, 67, 1031, padding=1, alpha=1.25, beta=-0.75),
     Problem(67, 61, 300, distribution="nonfinite"),
@@ -70,12 +73,24 @@ ROUNDED = (
     Problem(34, 65, 9, padding="0,2,1", beta=0.75, distribution="nonfinite"),
     Problem(129, 65, 511, distribution="positive", alpha=-0.3),
     Problem(70, 90, 200, distribution="mixed", offset=1),
+    # scales differ by rows and columns, and within them: errors must be small beside each element,
+    # not beside the matrix
+    Problem(129, 131, 130, distribution="scaled"),
+    Problem(65, 66, 140, padding=1, distribution="lognormal"),
+    AT_ONCE,
     # NaN in C is only marked there: see `verify.is_open`
     Problem(65, 34, 8, padding="1,0,2", alpha=0.0, beta=-0.5, distribution="nonfinite"),
 )
 """Problems on numbers that are rounded: within the bounds of `verify`, with infinities and NaN
 where float64 has them. Of `mixed` those elements that are sums of whole numbers are compared to the
 bit.
+"""
+
+LONG = (Problem(1, 65_537, 1), Problem(65_537, 1, 1))
+"""For kernels alone: sizes beyond 16 bits."""
+FAR = (Problem(4, 8, 4, alpha=-1.0, beta=0.5, padding=",".join(3 * [str((1 << 31) - (1 << 20))])),)
+"""For kernels on a CPU alone: an element's place is beyond 32 bits, with a sign or without. No
+memory may be read behind the last element.
 """
 
 STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -87,15 +102,30 @@ DENSE = 0
 
 
 @lru_cache
-def problems(element_type: str, tf32: bool = False) -> Sequence[Problem]:
-    """Return the gauntlet for an element type. With `tf32`, its whole numbers stay as they are when
-    operands are rounded to TF32.
+def problems(element_type: str, precision: str = "") -> Sequence[Problem]:
+    """Return the gauntlet for an element type, with the whole numbers of a header's `precision`. A
+    bound on the norm leaves open what infinities, and rows of other numbers, do to an element.
     """
-    whole = "exact_tf32" if tf32 else "exact"
+    whole = WHOLE[precision]
+    rounded = [
+        problem
+        for problem in ROUNDED
+        if precision != "normwise" or problem.distribution not in ("mixed", "nonfinite")
+    ]
     exact = [
         replace(problem, element_type=element_type, distribution=whole) for problem in PROBLEMS
     ]
-    return [*exact, *(replace(problem, element_type=element_type) for problem in ROUNDED)]
+    return [*exact, *(replace(problem, element_type=element_type) for problem in rounded)]
+
+
+def of_kernel(kernel: Kernel, element_type: str) -> list[Problem]:
+    """Return the gauntlet of a kernel that needs nothing: also `LONG`, and `FAR` on a CPU."""
+    further = (*LONG, *(FAR if kernel.kind == "cpu" else ()))
+    exact = [
+        exactly(replace(problem, element_type=element_type), kernel.precision)
+        for problem in further
+    ]
+    return [*problems(element_type, kernel.precision), *exact]
 
 
 def problems_for(
@@ -110,8 +140,7 @@ def problems_for(
     def meets(problem: Problem) -> bool:
         return not kernel.unmet_need(configuration, {**problem.names(), **device})
 
-    whole = problems(configuration.element_type, kernel.precision == "tf32")
-    nearest = (rounded(problem, meets) for problem in whole)
+    nearest = (rounded(problem, meets) for problem in of_kernel(kernel, configuration.element_type))
     return list(dict.fromkeys(problem for problem in nearest if problem))
 
 

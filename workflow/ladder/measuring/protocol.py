@@ -186,7 +186,7 @@ class Judged:
     gauntlet_changed: int = 0
     """How many of them were changed to what the kernel needs."""
     sums_16_bit: bool = False
-    """Whether a baseline was not exact on whole numbers because it adds parts of K in 16 bits."""
+    """Whether a baseline has the errors of adding parts of K in 16 bits."""
     nan_at_alpha_0: bool = False
     """Whether C had NaN from A and B although alpha was 0."""
 

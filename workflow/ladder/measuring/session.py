@@ -213,7 +213,7 @@ class Session:
         """Return the verdict on one launch on whole numbers of the problem's size."""
 
         def attempt() -> Judged:
-            self.load(exactly(problem, candidate.precision == "tf32"), [candidate])
+            self.load(exactly(problem, candidate.precision), [candidate])
             (verdict,) = self._ask(protocol.Check(candidate))
             assert isinstance(verdict, Judged)
             return verdict

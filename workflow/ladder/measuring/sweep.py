@@ -15,13 +15,11 @@ from ladder.core import clock
 from ladder.core.files import digest
 from ladder.core.stats import paired_ratio
 from ladder.core.surroundings import remarks
-from ladder.core.types import OF_CUDA
 from ladder.measuring.job import Job, Run, carry_out
 from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.supervisor import Failure
-from ladder.measuring.verify import INEXACT
-from ladder.model.baselines import REDUCING, SEARCH
+from ladder.model.baselines import SEARCH
 from ladder.model.campaign import Limits, expected_us
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
@@ -229,13 +227,7 @@ class Sweep(Run):
         and is marked for that.
         """
         outcome = _outcome(partial(self.session.check_integers, entry.candidate, entry.problem))
-        if (
-            entry.candidate.name in REDUCING
-            and entry.problem.element_type in OF_CUDA
-            and INEXACT in outcome["reason"]
-        ):
-            return {"status": "correct", "reason": "", "sums_16_bit": True}
-        return {name: outcome[name] for name in ("status", "reason")}
+        return {name: outcome[name] for name in ("status", "reason")} | _reduced(outcome)
 
     def _time(self, problem: Problem, group: Sequence[_Entry]) -> None:
         """Time candidates of a share in the same rounds, and record each as soon as it is done."""
@@ -246,7 +238,8 @@ class Sweep(Run):
         def keep(candidate: Candidate, outcome: Mapping[str, Any]) -> None:
             verified = entries[candidate].verified
             self._record(
-                entries[candidate], {**outcome, **{name: verified.get(name) for name in VERIFIED}}
+                entries[candidate],
+                {**outcome, **{name: verified.get(name) for name in VERIFIED}, **_reduced(outcome)},
             )
 
         self.session.time_group(
@@ -288,6 +281,11 @@ class Sweep(Run):
 
 def _is_tf32(entry: _Entry) -> bool:
     return entry.candidate.precision == "tf32"
+
+
+def _reduced(outcome: Mapping[str, Any]) -> dict[str, bool]:
+    """Return the column `sums_16_bit` if an outcome has it: each check may show it."""
+    return {"sums_16_bit": True} if outcome.get("sums_16_bit") else {}
 
 
 def _outcome(judge: Callable[[], Judged]) -> dict[str, Any]:

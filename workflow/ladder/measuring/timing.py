@@ -269,7 +269,7 @@ class Rounds:
         for member in self.everyone:
             if member.sample.times > 1:
                 times = int(self.random.integers(1, member.sample.times))
-                member.short = self.device.sample(member.launch, times, self.cold)
+                member.short = self.device.sample(member.launch, times, self.cold, fresh=True)
         slow = any(self._is_slow(member) for member in self.everyone)
         self.compared = 0 if slow else int(self.random.integers(fewest(self.limits)))
 

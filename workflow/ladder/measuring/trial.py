@@ -185,7 +185,7 @@ class Trial:
             ) or self.session.run_gauntlet(entry.candidate, self.problem.element_type, report)
             if verdict.status == "correct":
                 self.judged[entry.candidate] = verdict
-                at = exactly(self.problem, entry.kernel.precision == "tf32")
+                at = exactly(self.problem, entry.kernel.precision)
                 where = f"on {gauntlet.describe(at)}: "
                 self.report(f"{doing}, {gauntlet.describe(at)}")
                 verdict = self.session.check_integers(entry.candidate, self.problem)

@@ -14,6 +14,15 @@ TF32_ROUNDOFF = 2.0**-11
 """The unit roundoff of an operand rounded to TF32's 10 explicit bits."""
 COMPONENT_FACTOR = 3.0
 FROBENIUS_FACTOR = 2.0
+ROUNDINGS = 1.2
+"""The most that C may be off by in the norm if its elements are narrower than the sums, in what
+rounding the exact result once costs. A second rounding, as of sums over parts of K, makes it 1.4; a
+result that is cut off has 2.
+"""
+CUT = 1 / 16
+"""What tensor cores may add to that per product, in units of roundoff: each of K / 16 additions may
+cut off a sum where a multiply-add rounds it.
+"""
 INEXACT = "is not exact on whole numbers"
 """What the reason for a result says that has not all bits of a sum of whole numbers."""
 ONE_SIDED = ("hilbert",)
@@ -44,6 +53,8 @@ class Verdict:
     """Whether C has NaN or infinities from A and B although alpha is 0, which is no error: see
     `is_open`.
     """
+    sums_16_bit: bool = False
+    """Whether only a launch that may add parts of K in 16 bits may have these errors."""
 
 
 def is_open(problem: Problem) -> bool:
@@ -60,7 +71,13 @@ def _growth(problem: Problem) -> float:
     return problem.k + 2.0 if problem.distribution in ONE_SIDED else math.sqrt(problem.k + 2)
 
 
-def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
+def judge(
+    errors: Errors,
+    problem: Problem,
+    tf32: bool = False,
+    reduces: bool = False,
+    normwise: bool = False,
+) -> Verdict:
     """Return the verdict on a result of which every element was compared.
 
     Of whole numbers, all orders of summation give the same bits, and an element whose row of A and
@@ -70,9 +87,13 @@ def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
     probability close to one (Higham and Mary, A New Approach to Probabilistic Rounding Error
     Analysis, SIAM J. Sci. Comput. 41(5), 2019). Rounding the operands adds an error that does not
     grow: at most 2 u_tf32 |A||B|, and in the norm as much of what sums without cancellation have
-    (S/sqrt(K)). The result's own rounding is relative to the result. Whatever its errors, a result
-    fails with a NaN or an infinity that float64 does not have, a missing one, an unwritten element,
-    or a write outside C.
+    (S/sqrt(K)). The result's own rounding is relative to the result. If its elements are narrower
+    than the sums, that is most of the error, and `ROUNDINGS` limits it, unless the launch `reduces`:
+    then it may add parts of K in the elements' type, and need not be exact. Whatever its errors, a
+    result fails with a NaN or an infinity that float64 does not have, a missing one, an unwritten
+    element, or a write outside C. Of a `normwise` launch the norm alone counts, beside that of
+    |A||B|: schemes that multiply sums of elements, as Strassen's, have no bound for an element
+    (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 23.2.2).
     """
     element = ELEMENT_TYPES[problem.element_type]
     growth = _growth(problem)
@@ -85,11 +106,20 @@ def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
         COMPONENT_FACTOR * growth * element.unit_roundoff + operands + 2 * element.output_roundoff
     )
     result = math.sqrt(errors.ref2)
-    size = max(result, math.sqrt(errors.scale2) / growth)
+    scale = math.sqrt(errors.scale2)
+    size = scale if normwise else max(result, scale / growth)
     limit = (
         FROBENIUS_FACTOR * growth * element.unit_roundoff + operands
     ) * size + 2 * element.output_roundoff * result
-    off = math.sqrt(errors.diff2)
+    off, once = math.sqrt(errors.diff2), math.sqrt(errors.rounded2)
+    strict = limit
+    if element.output_roundoff > element.unit_roundoff:
+        sums = (FROBENIUS_FACTOR * growth + CUT * problem.k) * element.unit_roundoff
+        strict = math.hypot(ROUNDINGS * once, sums * size)
+    inexact = bool(exact_elements(problem)) and math.isinf(errors.worst)
+    reduced = reduces and (inexact or off > strict)
+    if not reduces:
+        limit = min(limit, strict)
     place = f"C[{errors.where // problem.n}][{errors.where % problem.n}]"
     reason = ""
     if errors.wild:
@@ -99,18 +129,21 @@ def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
         )
     elif errors.stray:
         reason = f"{errors.stray} elements outside C were overwritten"
-    elif exact_elements(problem) and math.isinf(errors.worst):
+    elif inexact and not reduced:
         reason = f"{place} {INEXACT}, of which all sums are"
-    elif not errors.worst <= bound:
+    elif not errors.worst <= bound and not inexact and not normwise:
         reason = f"{place} is off by {errors.worst:.3g} of |A||B|; at most {bound:.3g}"
-    elif not off <= limit:
-        reason = f"the Frobenius error is {off / size:.3g}; at most {limit / size:.3g}"
+    elif not off <= limit and not inexact:
+        reason = (
+            f"the Frobenius error is {off / size:.3g}; at most {limit / size:.3g}, where rounding "
+            f"the result costs {once / size:.3g}"
+        )
+    status: Status = "incorrect" if reason else "correct"
+    reduced = reduced and not reason
     if errors.wild or math.isinf(errors.worst):
-        return Verdict("incorrect", reason, component_bound=bound)
+        return Verdict(status, reason, component_bound=bound, sums_16_bit=reduced)
     frobenius = off / result if result > 0 else (0.0 if off == 0 else math.inf)
-    return Verdict(
-        "incorrect" if reason else "correct", reason, frobenius, errors.worst, bound, nan_at_alpha_0
-    )
+    return Verdict(status, reason, frobenius, errors.worst, bound, nan_at_alpha_0, reduced)
 
 
 def fault(audit: Audit, problem: Problem, tf32: bool = False) -> str:

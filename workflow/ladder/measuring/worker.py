@@ -24,13 +24,14 @@ from ladder.core.errors import InputError
 from ladder.core.surroundings import described, sha256
 from ladder.core.types import OF_CUDA
 from ladder.devices import libraries
-from ladder.devices.base import Device, Launch, Refused
-from ladder.devices.operands import whole
+from ladder.devices.base import Device, Errors, Launch, Refused
+from ladder.devices.operands import near, whole
 from ladder.devices.simulation import simulated
 from ladder.measuring import gauntlet, protocol, timing
 from ladder.measuring.diagnosis import diagnose
+from ladder.measuring.gauntlet import AT_ONCE
 from ladder.measuring.protocol import Answer, Candidate, Request, encode
-from ladder.measuring.verify import INEXACT, Verdict, judge
+from ladder.measuring.verify import Verdict, judge
 from ladder.model import kernel_file
 from ladder.model.baselines import REDUCING
 from ladder.model.campaign import SUSTAINED
@@ -81,6 +82,11 @@ def open_device(kind: str, uuid: str, support: Path, library: str = "") -> Devic
     return Cpu(support, blas)
 
 
+def _verdict(errors: Errors, problem: Problem, launch: Launch) -> Verdict:
+    """Return the verdict on what a launch computed."""
+    return judge(errors, problem, launch.tf32, launch.reduces, launch.normwise)
+
+
 class Worker:
     """A device, the operands of a problem, and the launches made for it."""
 
@@ -120,7 +126,9 @@ class Worker:
                 launch = self.launches[candidate]
                 verdict = self._judge(launch, self.given)
                 self.took[self._checked(candidate)] = launch.us
-                yield protocol.Judged(verdict.status, verdict.reason)
+                yield protocol.Judged(
+                    verdict.status, verdict.reason, sums_16_bit=verdict.sums_16_bit
+                )
             case protocol.Search():
                 found = self.device.search() or ()
                 yield protocol.Found(" ".join(f"{name}={value}" for name, value in found))
@@ -133,7 +141,7 @@ class Worker:
         return candidate, self.given.m, self.given.n, self.given.k
 
     def _judge(self, launch: Launch, problem: Problem) -> Verdict:
-        return judge(self.device.check(launch), problem, launch.tf32)
+        return _verdict(self.device.check(launch), problem, launch)
 
     def _use(self, problem: Problem) -> None:
         """Use the operands of a problem that is none to be timed."""
@@ -153,7 +161,7 @@ class Worker:
         self.launches, self.present = {}, None
         self.given = problem
         self.present = self.device.operands(problem)
-        self.reference = self.device.baseline(reference)
+        self.reference = self._launch(Candidate(reference), None)
         if whole(problem) and problem.element_type in OF_CUDA:
             return
         verdict = self._judge(self.reference, problem)
@@ -175,22 +183,23 @@ class Worker:
             if need:
                 raise Refused("not_supported", need)
             launch = self.device.kernel(kernel, chosen, code)
-        return replace(launch, tf32=candidate.precision == "tf32")
+        reduces = candidate.name in REDUCING and given.element_type in OF_CUDA
+        tf32, normwise = (candidate.precision == name for name in ("tf32", "normwise"))
+        return replace(launch, tf32=tf32, normwise=normwise, reduces=reduces)
 
     def _run_gauntlet(self, element_type: str, candidate: Candidate) -> Iterator[Answer]:
         """Run a candidate on the gauntlet. The verdict is that on the first problem that it gets
         wrong.
 
-        A baseline of 16-bit elements that is not exact on whole numbers, because it adds parts of K
-        in 16 bits, is not wrong for that.
+        A baseline that adds parts of K in 16 bits is not wrong for that, but marked.
         """
         files, verdict = _files(candidate), Verdict("correct")
-        tensor_cores = candidate.precision != ""
-        reduces = candidate.name in REDUCING and element_type in OF_CUDA
-        asked = plain = gauntlet.problems(element_type, candidate.precision == "tf32")
+        tensor_cores = candidate.precision == "tf32"
+        asked = plain = gauntlet.problems(element_type, candidate.precision)
         if files:
             kernel, code = files
             chosen = Configuration.of(element_type, candidate.configuration)
+            plain = gauntlet.of_kernel(kernel, element_type)
             asked = gauntlet.problems_for(kernel, chosen, self.device.names)
             if self.device.kind == "cuda":
                 kept, tensor_cores = cubin.state(code), cubin.uses_tensor_cores(code)
@@ -203,8 +212,8 @@ class Worker:
         launched, sums_16_bit, nan_at_alpha_0 = [], False, False
         for problem in asked:
             yield protocol.Trying(gauntlet.describe(problem))
-            self._use(problem)
             try:
+                self._use(problem)
                 launch = self._launch(candidate, files)
             except Refused as refusal:
                 if refusal.fatal or refusal.status != "not_supported":
@@ -214,12 +223,17 @@ class Worker:
             for _ in range(LAUNCHES):
                 judged = self._judge(launch, problem)
                 nan_at_alpha_0 |= judged.nan_at_alpha_0
-                if reduces and INEXACT in judged.reason:
-                    sums_16_bit = True
-                elif judged.status != "correct":
+                sums_16_bit |= judged.sums_16_bit
+                if judged.status != "correct":
                     why = f"on {gauntlet.describe(problem)}: {judged.reason}"
                     verdict = Verdict(judged.status, why)
                     break
+            if verdict.status == "correct" and problem.distribution == AT_ONCE.distribution:
+                errors = self.device.check_at_once(launch)
+                judged = _verdict(errors, problem, launch) if errors else judged
+                if judged.status != "correct":
+                    why = f"on {gauntlet.describe(problem)}: two launches at once: {judged.reason}"
+                    verdict = Verdict(judged.status, why)
             if verdict.status != "correct":
                 break
         changed = sum(problem not in plain for problem in launched)
@@ -239,7 +253,7 @@ class Worker:
         if not wrong:
             return protocol.Diagnosed(None, right=True)
         first, again = seen[wrong[0]], seen[wrong[0] - 1][3]
-        diagnosis = diagnose(problem, *first, again, verdict.component_bound or 0.0)
+        diagnosis = diagnose(near(problem), *first, again, verdict.component_bound or 0.0)
         return protocol.Diagnosed(vars(diagnosis) if diagnosis else None, right=False)
 
     def _time(self, request: protocol.Time) -> Iterator[Answer]:
@@ -254,7 +268,8 @@ class Worker:
             for index, series in finished.items():
                 verdict = Verdict("incorrect", series.fault)
                 if not series.fault and series.errors is not None:
-                    verdict = judge(series.errors, self.given, launches[index].tf32)
+                    launch = launches[index]
+                    verdict = _verdict(series.errors, self.given, launch)
                 yield protocol.Sampled(index, vars(series), rounds.others(), vars(verdict))
             if not finished:
                 yield protocol.Alive()
