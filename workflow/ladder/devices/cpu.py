@@ -82,7 +82,7 @@ def use_threads(threads: int) -> None:
 
 C_LIBRARY = ctypes.CDLL(None)
 AT_ONCE = 3
-"""Launches of each of two threads at once."""
+"""Launches of each of two threads at once that are compared."""
 NO_RESERVE = 0x4000
 """MAP_NORESERVE of mmap(2), which `mmap` does not name before Python 3.13."""
 
@@ -307,22 +307,26 @@ class Cpu(Device):
         return self._compare(at.results[0].copy(), 0)
 
     def check_at_once(self, launch: Launch) -> Errors | None:
-        at, step, times = self._at, view_step(self.given), 2 * AT_ONCE
+        at, step, times = self._at, view_step(self.given), 2 * AT_ONCE + 2
         if times > len(at.results):
             at.make(step * (times - 1), times)
         self._draw(self.given.seed)
         self._poison(times)
         calls = [launch.bind(*at.addresses(step * turn, turn)) for turn in range(times)]
-        both = threading.Barrier(2)
+        both, done = threading.Barrier(2), [False, False]
 
-        def run(first: int) -> None:
+        def run(mine: int) -> None:
+            *compared, spare = calls[mine::2]
             both.wait()
-            for call in calls[first::2]:
+            for call in compared:
                 call()
+            done[mine] = True
+            while not done[1 - mine]:  # whoever is late is not alone
+                spare()
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(run, range(2)))
-        found = [self._compare(at.results[turn], step * turn) for turn in range(times)]
+        found = [self._compare(at.results[turn], step * turn) for turn in range(2 * AT_ONCE)]
         return max(found, key=lambda errors: errors.worst)
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
