@@ -438,9 +438,9 @@ def gate(parser: ArgumentParser) -> Run:
     parser.add_argument(
         "--fail-if-slower",
         type=_percent,
-        default="1%",
+        default="5%",
         metavar="PERCENT",
-        help="the slowdown that passes (1%%)",
+        help="the slowdown that passes (5%%)",
     )
     parser.add_argument("--markdown", type=_output, metavar="FILE", help="write the table")
     parser.add_argument(
