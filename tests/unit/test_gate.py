@@ -101,9 +101,9 @@ BY_P = "parameters: {P: 1}\n"
             NO,
             "base correct; head incorrect: C[0][0] is ",
         ),
-        (None, "right()", 0, NO, "base absent; head correct"),
-        (None, "right(alpha=2)", 1, NO, "base absent; head incorrect: "),
-        ("right()", None, 0, NO, "head absent"),
+        (None, "right()", 0, "new", "base absent; head correct"),
+        (None, "right(alpha=2)", 1, "new", "base absent; head incorrect: "),
+        ("right()", None, 0, "removed", "head absent"),
     ],
 )
 def test_what_a_gate_says(repository, base, head, code, verdict, reason):
@@ -112,7 +112,7 @@ def test_what_a_gate_says(repository, base, head, code, verdict, reason):
     assert (row["kernel"], row["element_type"]) == ("cuda/mine", "float32")
     assert row["verdict"] == verdict
     assert reason in row["reason"] and bool(reason) == bool(row["reason"])
-    assert (row["ratio"] is None) == (verdict == NO) == (row["times"] == [])
+    assert (row["ratio"] is None) == (verdict in (NO, "new", "removed")) == (row["times"] == [])
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,40 @@ def test_what_a_gate_says(repository, base, head, code, verdict, reason):
 def test_a_header_that_leaves_one_commit_without_times(repository, base, head, code, reason):
     change(repository, "right()", "right()", base, head)
     (row,) = gated(repository, "HEAD", code=code)["rows"]
-    assert row["verdict"] == NO
+    assert row["verdict"] == ("new" if base == BAD else NO)
     assert reason in row["reason"]
+
+
+@pytest.mark.parametrize("options", [(), ("--kernels", "*/mine"), ("--kernels", "*/renamed")])
+@pytest.mark.parametrize(
+    ("does", "verdict", "code"), [("right()", SAME, 0), ("slow(1.1); right()", "slower", 3)]
+)
+def test_a_renamed_kernel_is_compared_with_itself(repository, options, does, verdict, code):
+    change(repository, "right()", None)
+    repository.write(does, name="renamed")
+    report = gated(repository, "HEAD", *options, code=code)
+    (row,) = report["rows"]
+    assert (row["kernel"], row["was"], row["verdict"]) == ("cuda/renamed", "cuda/mine", verdict)
+    assert "| cuda/renamed (was cuda/mine) |" in command.markdown(report)
+
+
+def test_a_kernel_that_gave_way_to_another_is_removed(repository):
+    change(repository, f"right()  # {'x' * 999}", None)
+    repository.write("right()", name="other")
+    report = gated(repository, "HEAD")
+    verdicts = {row["kernel"]: row["verdict"] for row in report["rows"]}
+    assert verdicts == {"cuda/mine": "removed", "cuda/other": "new"}
+    assert "%. Removed, and so not compared: cuda/mine.\n" in command.markdown(report)
+
+
+def test_an_element_type_that_the_head_lacks_is_removed(repository):
+    types = "element_types: [float32, float64]\n"
+    change(repository, "right()", "right()", types)
+    text = PROBLEMS + types
+    problems = str(written(repository.root / "both.yaml", text))
+    rows = gated(repository, "HEAD", "--problems", problems)["rows"]
+    verdicts = {row["element_type"]: row["verdict"] for row in rows}
+    assert verdicts == {"float32": SAME, "float64": "removed"}
 
 
 def test_what_only_the_control_failed_at_is_measured_again():
@@ -350,6 +382,10 @@ def test_a_gate_needs_a_repository_and_a_gpu(repository, monkeypatch):
     monkeypatch.setattr(command, "detect_gpus", list)
     output = repository.ladder("gate", "HEAD", code=2)
     assert "CUDA kernels are to be timed, and no usable GPU was found here" in output
+    with monkeypatch.context() as without:
+        without.setenv("PATH", "")
+        output = repository.ladder("gate", "HEAD", code=2)
+    assert output == "Error: git: No such file or directory; a gate needs it: install git\n"
     shutil.rmtree(repository.root / ".git")
     assert "not a git repository" in repository.ladder("gate", "HEAD", code=2)
 

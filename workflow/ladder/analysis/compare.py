@@ -13,7 +13,7 @@ from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import Limit, LimitKey, limit_key, limits, of_nights
 from ladder.core import verdicts
 from ladder.core.errors import InputError
-from ladder.core.files import write_whole
+from ladder.core.files import write_text
 from ladder.core.stats import CONFIDENCE, between_processes, between_runs
 from ladder.core.verdicts import AGAIN, SAME, UNCONFIRMED
 from ladder.storage.dataset_layout import files
@@ -376,8 +376,5 @@ def compare(folders: Sequence[Path], published: Path) -> list[Comparison]:
 
 
 def write_json(comparisons: Sequence[Comparison], path: Path) -> None:
-    """Write the comparisons as a JSON list."""
-    write_whole(
-        path,
-        (json.dumps([comparison.data() for comparison in comparisons], indent=1) + "\n").encode(),
-    )
+    """Write the comparisons as a JSON list; print it for the path `-`."""
+    write_text(path, json.dumps([comparison.data() for comparison in comparisons], indent=1))

@@ -24,7 +24,7 @@ from ladder.cli.trial import show
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core import clock, places, verdicts
 from ladder.core.errors import InputError, one_of
-from ladder.core.files import write_whole
+from ladder.core.files import write_text, write_whole
 from ladder.devices.detect import DetectedDevice, detect_cpu, detect_gpus, left_out
 from ladder.devices.lock import exclusive, uuids
 from ladder.measuring import trial
@@ -37,6 +37,7 @@ from ladder.measuring.gate import (
     HEAD,
     LIMITS,
     PASSED,
+    REMOVED,
     RESULTS,
     ROLES,
     Pair,
@@ -50,10 +51,12 @@ from ladder.measuring.session import Session, now
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign, check_memory
 from ladder.model.kernel import Configuration, Kernel
-from ladder.model.kernel_file import discover
+from ladder.model.kernel_file import discover, id_of
 
 FILES = ("100644", "100755")
 """The modes of plain files in git."""
+DIFFERENT = 1
+"""The exit code of `git diff --no-index` for what differs."""
 Kernels = Mapping[str, Kernel | None]
 """A kernel as the commit of each role has it."""
 
@@ -62,12 +65,11 @@ def run(given: Namespace) -> NoReturn:
     """Run a gate, print and write what it found, and end the process with its exit code."""
     report = gate(given)
     table = markdown(report)
-    print(table, file=sys.stderr if given.json == Path("-") else sys.stdout)
+    to_stdout = Path("-") in (given.json, given.markdown)
+    print(table, file=sys.stderr if to_stdout else sys.stdout)
     for path, text in ((given.markdown, table), (given.json, json.dumps(report, indent=1))):
-        if path == Path("-"):
-            print(text)
-        elif path:
-            write_whole(path, f"{text}\n".encode())
+        if path:
+            write_text(path, text)
     sys.exit(report["exit_code"])
 
 
@@ -121,10 +123,17 @@ def gate(given: Namespace) -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str:
-    """Return what git prints about the project's repository. Raises `InputError` if it refuses."""
+    """Return what git prints about the project's repository. Raises `InputError` if it refuses, or
+    is not installed.
+    """
     command = ["git", "-C", str(places.project()), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise InputError(f"git: {error.strerror}; a gate needs it: install git") from None
+    if done.returncode not in (0, DIFFERENT):
         raise InputError(
             f"{shlex.join(command)}: {done.stderr.strip()}; expected BASE or BASE..HEAD, commits of "
             "a git repository that have kernels/"
@@ -167,9 +176,10 @@ def _extract(commit: Mapping[str, Any], folder: Path) -> None:
 
 
 def _chosen(folder: Path, patterns: Sequence[str]) -> dict[str, Kernels]:
-    """Return the kernels that match a pattern, by id; without patterns, those that differ. Raises
-    `InputError` for a pattern without a kernel, for a header of the head that cannot be used, and
-    for an included file that only the working tree has.
+    """Return the kernels that match a pattern, by id; without patterns, those that differ. One that
+    was renamed has its new id, and each of both names matches. Raises `InputError` for a pattern
+    without a kernel, for a header of the head that cannot be used, and for an included file that
+    only the working tree has.
     """
     refused: dict[str, InputError] = {}
     trees = {role: discover(folder / role, refused if role == HEAD else None) for role in ROLES}
@@ -182,18 +192,35 @@ def _chosen(folder: Path, patterns: Sequence[str]) -> dict[str, Kernels]:
                     f"{kernel.path.relative_to(folder)}: includes {path}, which its commit does "
                     "not have; expected it there"
                 )
+    was = _renamed(folder, trees)
     known = list(dict.fromkeys([*trees[HEAD], *trees[BASE]]))
-    kernels = {id: {role: trees[role].get(id) for role in ROLES} for id in known}
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
             raise InputError(f"--kernels: got {pattern}; {one_of(pattern, known)}")
+    chosen = {}
+    for id in known:
+        old = was.get(id, id)
+        kernels = {role: trees[role].get(id if role == HEAD else old) for role in ROLES}
+        digests = {kernel and kernel.digest for kernel in kernels.values()}
+        named = any(fnmatch.filter([id, old], pattern) for pattern in patterns)
+        if id not in was.values() and (named if patterns else len(digests) > 1 or id in was):
+            chosen[id] = kernels
+    return chosen
 
-    def wanted(id: str) -> bool:
-        digests = {kernel and kernel.digest for kernel in kernels[id].values()}
-        named = any(fnmatch.fnmatch(id, pattern) for pattern in patterns)
-        return named if patterns else len(digests) > 1
 
-    return {id: kernels[id] for id in known if wanted(id)}
+def _renamed(folder: Path, trees: Mapping[str, Mapping[str, Kernel]]) -> dict[str, str]:
+    """Return the ids that kernels of the head had in the base, if git takes them for renamed."""
+    gone, new = (
+        trees[one].keys() - trees[other].keys() for one, other in ((BASE, HEAD), (HEAD, BASE))
+    )
+    if not (gone and new):
+        return {}
+    kernels = [str(folder / role / "kernels") for role in (BASE, HEAD)]
+    options = "--no-index", "--name-status", "-z", "--find-renames", "--diff-filter=R"
+    names = _git("diff", *options, *kernels).split("\0")
+    pairs = zip(names[1::3], names[2::3], strict=False)
+    found = {id_of(Path(head)): id_of(Path(base)) for base, head in pairs}
+    return {head: base for head, base in found.items() if head in new and base in gone}
 
 
 def _device(kind: str) -> DetectedDevice:
@@ -209,10 +236,12 @@ def _device(kind: str) -> DetectedDevice:
 def _built(
     id: str, kernels: Kernels, campaign: Campaign, arch: str, folder: Path
 ) -> Iterator[Pair]:
-    """Yield a kernel with its sides compiled, in those of the campaign's element types that it has,
-    or else in all of its own.
+    """Yield a kernel with its sides compiled, in those of the campaign's element types that either
+    commit has it in, or else in all of these.
     """
-    own = next(kernel.element_types for role in (HEAD, BASE) if (kernel := kernels[role]))
+    both = [kernels[role] for role in (HEAD, BASE)]
+    own = list(dict.fromkeys(each for kernel in both if kernel for each in kernel.element_types))
+    was = kernels[BASE].id if kernels[BASE] else id
     # what the base computes exactly, the head has to compute as exactly
     exact = any(kernel and not kernel.precision for kernel in kernels.values())
     for element_type in [each for each in campaign.element_types if each in own] or own:
@@ -220,7 +249,7 @@ def _built(
             role: _side(kernel, element_type, arch, folder / role / id, exact)
             for role, kernel in kernels.items()
         }
-        yield Pair(id, element_type, sides)
+        yield Pair(id, element_type, sides, was=was)
 
 
 def _side(kernel: Kernel | None, element_type: str, arch: str, folder: Path, exact: bool) -> Side:
@@ -296,7 +325,7 @@ def _row(pair: Pair, count: int, by: float) -> dict[str, Any]:
             "configuration": made.configuration,
             "sha256": made.sha256,
         }
-    where = {"kernel": pair.kernel, "element_type": pair.element_type}
+    where = {"kernel": pair.kernel, "was": pair.was, "element_type": pair.element_type}
     where |= {"problem": pair.problem.label if pair.problem else ""}
     return where | asdict(judge(pair, count, by)) | sides | {"times": pair.processes}
 
@@ -313,6 +342,8 @@ def markdown(report: Mapping[str, Any]) -> str:
         f"**Gate: {report['result']}.** {'; '.join(commits)}; fails if slower by more than "
         f"{report['fail_if_slower']:.2%}."
     )
+    if removed := [row["kernel"] for row in report["rows"] if row["verdict"] == REMOVED]:
+        title += f" Removed, and so not compared: {', '.join(dict.fromkeys(removed))}."
     if not report["rows"]:
         return f"{title}\n\nNo kernel differs."
     lines = [
@@ -322,7 +353,8 @@ def markdown(report: Mapping[str, Any]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for row in report["rows"]:
-        cells = [row["kernel"], " ".join([row["problem"], row["element_type"]]).strip()]
+        was = f" (was {row['was']})" if row["was"] != row["kernel"] else ""
+        cells = [row["kernel"] + was, " ".join([row["problem"], row["element_type"]]).strip()]
         cells.append(": ".join(filter(None, [row["verdict"], row["reason"]])))
         cells += [f"{row['ratio'][0]:.4f}" if row["ratio"] else ""]
         cells += [

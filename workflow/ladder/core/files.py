@@ -34,6 +34,16 @@ def write_whole(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file atomically and in UTF-8; print the text for the path `-`. Raises `InputError` if
+    the file cannot be written.
+    """
+    if path == Path("-"):
+        print(text)
+    else:
+        write_whole(path, f"{text}\n".encode())
+
+
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to, that takes its place atomically at the end; an exception leaves none.

@@ -30,6 +30,8 @@ not verified; it is.
 FAILED, SLOWER, PASSED = "failed", "slower", "passed"
 RESULTS = {FAILED: 1, SLOWER: 3, verdicts.AGAIN: MEASURE_AGAIN, PASSED: 0}
 """The results of a gate, the gravest first, with their exit codes."""
+REMOVED = "removed"
+"""The verdict on what only the base has."""
 ERROR_RATE = 0.05
 """The most gates of unchanged code that call anything faster or slower, as a share."""
 FEWEST, MOST = 6, 12
@@ -95,6 +97,8 @@ class Pair:
 
     orders: list[Sequence[Candidate]] = field(default_factory=list)
     """The orders of loading the sides that have not had their turn; that of the next is last."""
+    was: str = ""
+    """The kernel's id in the base; the same unless it was renamed."""
 
     @property
     def open(self) -> bool:
@@ -164,7 +168,9 @@ class Verdict:
     result: str
     """What the pair makes of the gate: one of `RESULTS`."""
     verdict: str
-    """`faster`, `slower`, `verdicts.SAME`, `verdicts.AGAIN`, or `not compared`."""
+    """`faster`, `slower`, `verdicts.SAME`, `verdicts.AGAIN`, `REMOVED`, `new`, or `not
+    compared`.
+    """
     reason: str = ""
     ratio: tuple[float, float, float] | None = None
     control: tuple[float, float, float] | None = None
@@ -236,7 +242,8 @@ def judge(pair: Pair, count: int, by: float) -> Verdict:
 
 def _unmeasured(pair: Pair) -> Verdict:
     """Return the verdict on a pair that is not timed. It fails the gate if the head has a kernel
-    that is not correct, other than one that neither commit can run.
+    that is not correct, other than one that neither commit can run. What one commit has alone is
+    `REMOVED` or `new`: nobody knows whether something else took its place.
     """
     statuses = {side.status for side in pair.sides.values()}
     if statuses == {COMPILED}:
@@ -252,4 +259,6 @@ def _unmeasured(pair: Pair) -> Verdict:
         for role, side in pair.sides.items()
         if role != CONTROL
     ]
-    return Verdict(PASSED if passes else FAILED, "not compared", "; ".join(words))
+    absent = [role for role in (BASE, HEAD) if pair.sides[role].status == ABSENT]
+    verdict = {BASE: "new", HEAD: REMOVED}[absent[0]] if absent else "not compared"
+    return Verdict(PASSED if passes else FAILED, verdict, "; ".join(words))
