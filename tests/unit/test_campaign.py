@@ -1,4 +1,5 @@
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,7 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ("partitions: {a: {device: h200}}", "partitions.a: missing key architecture; expected the"),
         ("partitions: {build: {device: cpu-x}}", 'partitions: got "build"; expected a name'),
         ("kernels: [cuda/03_shared]", 'kernels[0]: got "cuda/03_shared"; did you mean `cuda/03_s'),
+        ("kernels: [/**/*.cu]", 'kernels: got ["/**/*.cu"]; expected all, published, or a list of'),
         ("element_types: [float32, float32]", "float64, float16, bfloat16, each once"),
         ("parameters: {cuda/33: {BM: [1]}}", "parameters.cuda/33: unknown kernel; expected one of"),
         (
@@ -352,6 +354,7 @@ def test_the_page_of_a_file_explains_every_key(schema, page):
 
 
 PROBLEMS = "problems: {cpu: [[1, 1, 1]]}\n"
+TINY = {"campaign": "t", "problems": {"cpu": [[1, 1, 1]]}}
 
 
 @pytest.fixture
@@ -395,11 +398,51 @@ def test_an_unknown_campaign_and_two_of_one_name_are_refused(folder):
     message = r"campaign=third: no such campaign in .* or .*; expected one of other, default"
     with pytest.raises(InputError, match=message):
         campaign_file.find("third")
+    with pytest.raises(InputError, match=r"othr: no such campaign in .*; did you mean `other`\? E"):
+        campaign_file.find("othr")
     written(folder / "c.yaml", "campaign: other")
     with pytest.raises(
         InputError, match=r"c\.yaml: campaign: got other, as in .*b\.yaml; expected"
     ):
         campaign_file.find("other")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"campaign": "other", "problms": {}}, "unknown key 'problms'; did you mean `problems`?"),
+        ({"campain": "m", "problems": {}}, "unknown key 'campain'; did you mean `campaign`?"),
+        ({"campaign": "othr"}, "campaign=othr: no such campaign in "),
+        ({"campaign": "other", "seed": -1}, "seed: got -1; expected a whole number from 0 to"),
+    ],
+)
+def test_what_is_wrong_in_the_config_of_a_module_is_named(folder, given, message):
+    with pytest.raises(InputError, match=f"the config of the module: {re.escape(message)}"):
+        campaign_file.read(None, given)
+    assert campaign_file.read(None, {"campaign": "other", "seed": 3})[0]["seed"] == 3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "searched"),
+    [
+        ("cpu/*", True),
+        ("*", True),
+        ("**/*.cu", True),
+        ("./mine/**/*.cu", True),
+        ("../mine/*.cu", True),
+        ("/srv/*/a.cu", True),
+        ("..", True),
+        ("/*.cu", False),
+        ("//./**/a.cu", False),
+        ("/../*/a.cu", False),
+        ("../*.cu", False),
+        (".././**/a.cu", False),
+        ("./a/../../[a-z]*/", False),
+    ],
+)
+def test_a_pattern_does_not_search_the_whole_disk(pattern, searched):
+    with nullcontext() if searched else pytest.raises(InputError, match="below a folder with a na"):
+        yaml_schema.check({**TINY, "kernels": [pattern]}, "config", "t")
 
 
 def test_the_shortened_name_of_a_campaign_is_its_own_and_a_good_one(folder):

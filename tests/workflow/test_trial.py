@@ -529,7 +529,7 @@ def test_a_new_kernel_has_a_name_of_its_own(trials):
     for options in ("--cpu",), (), ("--ptx",):
         output = trials.ladder("new", "mine", *options, code=1)
         assert "is there already; expected a name that is not taken" in output
-    assert "expected letters, digits and _ only" in trials.ladder("new", "a-b", code=1)
+    assert "expected letters, digits, _ and - only" in trials.ladder("new", "a.b", code=1)
     assert set(discover(trials.root)) == {"cpu/mine", "cuda/mine"}
 
 

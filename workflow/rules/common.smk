@@ -80,7 +80,7 @@ wildcard_constraints:
     device="[a-z0-9-]+",
     dataset="[a-z0-9_-]+",
     arch="[a-z0-9_-]+",
-    kernel="[A-Za-z0-9_]+",
+    kernel="[A-Za-z0-9_-]+",
     kind="cuda|cpu",
     job=rf"({'|'.join(ELEMENT_TYPES)})(\.[0-9]+of[0-9]+)?",
     part=r"(\.[0-9]+of[0-9]+)?",
@@ -122,6 +122,7 @@ def plan_digest(name):
 fingerprint_of = cache(provenance.fingerprint)
 
 
+@clear_errors()
 def fingerprint(wildcards):
     """What a measurement depends on besides the project."""
     return fingerprint_of(targets_of(wildcards).device(wildcards.device))

@@ -22,10 +22,14 @@ rule compile:
         ),
     params:
         plan=plan_digest("compile-{arch}-{kernel}"),
-        compilers=lambda wildcards: [
-            toolchain.versions(kernel_of(wildcards), name)
-            for name in targets_of(wildcards).campaign.compilers(kernel_of(wildcards))
-        ],
+        compilers=clear_errors()(
+            lambda wildcards: [
+                toolchain.versions(kernel_of(wildcards), name)
+                for name in targets_of(wildcards).campaign.compilers(
+                    kernel_of(wildcards)
+                )
+            ]
+        ),
         code=code_digest.digest("compiling.compile"),
     script:
         "../scripts/compile.py"

@@ -10,8 +10,10 @@ rule support:
     resources:
         **CAMPAIGNS.requests(gpu=False, mem_mb=2000, runtime=10),
     params:
-        compiler=lambda wildcards: toolchain.compiler_version(
-            "nvcc" if wildcards.arch.startswith("sm_") else "cc"
+        compiler=clear_errors()(
+            lambda wildcards: toolchain.compiler_version(
+                "nvcc" if wildcards.arch.startswith("sm_") else "cc"
+            )
         ),
         code=code_digest.digest("devices.operands", "compiling.compile"),
     script:

@@ -184,7 +184,7 @@ def _header(launch: Mapping[str, Any]) -> str:
         "CONFIGURATION": launch["configuration"],
         "TYPE": element_type,
         "ARCH": launch["architecture"],
-        "CLASS": f"Gemm_{launch['kernel'].split('/')[1]}",
+        "CLASS": f"Gemm_{launch['kernel'].split('/')[1].replace('-', '_')}",
         "ACC": ELEMENT_TYPES[element_type].accumulator,
         "CLUSTERS": "    clusters_ = clusters_of_four(device, shared_);\n"
         if "clusters_of_4" in launch["device"]

@@ -27,14 +27,17 @@ MOST_OF_NAME = 40
 """The most characters of a campaign's name, as in schemas/config.schema.yaml."""
 OF_MODULE = "the config of the module"
 """The source in messages of a campaign that another workflow has read."""
+SOME_PROBLEMS = {"cpu": [[1, 1, 1]]}
+"""In place of those of a campaign that is only named, to check what is beside its name."""
 MAX_PROBLEMS = 10_000
 """The most problems of one entry of `problems`. A longer list is a mistake rather than a plan."""
 
 
-def find(name: str) -> Path:
+def find(name: str, source: str = "") -> Path:
     """Return the file in `config/`, of the project or else of home, whose `campaign:` is `name`.
 
     Raises `InputError` that lists the known campaigns, or that names a file that is not YAML.
+    `source` begins it.
     """
     known: list[str] = []
     errors: list[InputError] = []
@@ -61,8 +64,8 @@ def find(name: str) -> Path:
     if errors:
         raise errors[0]
     raise InputError(
-        f"campaign={name}: no such campaign in {' or '.join(map(str, folders))}; expected "
-        f"one of {', '.join(dict.fromkeys(known))}"
+        f"{source}campaign={name}: no such campaign in {' or '.join(map(str, folders))}; "
+        f"{one_of(name, list(dict.fromkeys(known)))}"
     )
 
 
@@ -78,10 +81,13 @@ def read(files: Sequence[Path] | None, given: Mapping[str, Any]) -> tuple[dict[s
     says which: the tables and figures of the whole campaign stay. Raises `InputError` for a file that our loader refuses,
     for an unknown name, and for data that break the schema.
     """
-    if files is None and "problems" in given:
+    if files is None:
         data = {key: yaml_schema.typed(value) for key, value in given.items()}
-        yaml_schema.check(data, "config", OF_MODULE)
-        return data, OF_MODULE
+        # those that a file has, whose campaign may be misspelled by a key
+        named = {} if "problems" in data else {"campaign": "default", "problems": SOME_PROBLEMS}
+        yaml_schema.check(named | data, "config", OF_MODULE)
+        if not named:
+            return data, OF_MODULE
     whole: dict[str, Any] = {}
     by_snakemake: dict[str, Any] = {}  # its loader accepts more than ours
     if files:
@@ -90,7 +96,8 @@ def read(files: Sequence[Path] | None, given: Mapping[str, Any]) -> tuple[dict[s
             whole |= yaml_schema.load(text, str(file)) or {}
             by_snakemake |= yaml.safe_load(text) or {}
     else:
-        files = [find(str(given.get("campaign", "default")))]
+        where = f"{OF_MODULE}: " if files is None else ""
+        files = [find(str(given.get("campaign", "default")), where)]
         whole = yaml_schema.load(yaml_schema.read(files[0]), str(files[0]))
         # Snakemake makes a number of some names
         by_snakemake = {"campaign": given.get("campaign")}
@@ -116,7 +123,7 @@ def narrowed(name: str, patterns: Sequence[str]) -> str:
     It ends with a digest if it would be too long or not unique.
     """
     plain = "-".join([name, *(re.sub("[^a-z0-9_]+", "-", pattern) for pattern in patterns)])
-    exact = all(re.fullmatch("((cuda|cpu)/)?[a-z0-9_-]+", pattern) for pattern in patterns)
+    exact = all(re.fullmatch("(cuda|cpu)/[a-z0-9_]+|[a-z0-9_-]+", each) for each in patterns)
     if exact and len(plain) <= MOST_OF_NAME:
         return plain
     return f"{plain[: MOST_OF_NAME - 7].rstrip('-_')}-{digest(list(patterns))[:6]}"

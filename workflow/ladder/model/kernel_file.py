@@ -84,9 +84,9 @@ def check_name(name: str, source: str) -> None:
     under theirs.
     """
     taken = [BASELINE_JOB, *itertools.chain.from_iterable(BASELINES.values())]
-    if not re.fullmatch("[A-Za-z0-9_]+", name) or name in taken:
+    if not re.fullmatch("[A-Za-z0-9_][A-Za-z0-9_-]*", name) or name in taken:
         raise InputError(
-            f"{source}: the name of a kernel; expected letters, digits and _ only, and none of "
+            f"{source}: the name of a kernel; expected letters, digits, _ and - only, and none of "
             f"{', '.join(taken)}, which baselines have"
         )
 
@@ -119,7 +119,8 @@ def parse(path: Path) -> Kernel:
     if not found:
         raise InputError(
             f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML, "
-            "or a docstring"
+            f"or a docstring, or {path.stem}.yaml beside it; only `ladder try` takes a kernel "
+            "without one"
         )
     for suffix in SUFFIXES[kind]:
         other = path.with_suffix(suffix)
@@ -354,8 +355,7 @@ def strays(root: Path) -> list[str]:
     """Return a message for each file in `root`/kernels that is not taken for a kernel."""
     return [
         f"{path}: taken for no kernel; expected the suffix {' or '.join(SUFFIXES[kind])}, and a "
-        "comment /*--- … ---*/ of YAML "
-        "at the beginning"
+        "comment /*--- … ---*/ of YAML at the beginning; `ladder try` takes it without one"
         for kind, path in _sources(root)
         if not _is_kernel(path, kind)
     ]
