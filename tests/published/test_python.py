@@ -41,7 +41,7 @@ def run(tmp_path):
 
 
 def test_importing_the_package_is_cheap(run):
-    assert run(CHEAP) == "['compare', 'figure', 'judge', 'open']\n"
+    assert run(CHEAP) == "['InputError', 'compare', 'figure', 'judge', 'open']\n"
 
 
 def test_the_blocks_of_the_page_run_one_after_another(run, tmp_path):

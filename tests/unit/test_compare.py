@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -204,6 +205,9 @@ def test_a_nightly_run_fails_where_something_is_slower(tmp_path, write, ladder_c
     faster = (last, *nights[1:], "--", nights[0])
     assert ladder_compare(*faster, "--fail-if-slower", "0.1%", "--json", file)[0] == 0
     assert json.loads(file.read_text())[0]["nights"][0] == f"{last}/gpu"
+    _, output = ladder_compare(*faster, "--json", "-")
+    assert json.loads(output[: output.index("\n]\n") + 2]) == json.loads(file.read_text())
+    assert not Path("-").exists()
 
 
 def test_a_busy_night_is_to_be_measured_again(write, ladder_compare):

@@ -1,5 +1,8 @@
 """Files of the project come before those of home, and no name has two meanings."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 from ladder.cli import new_kernel
 from ladder.core import places
@@ -132,7 +135,12 @@ def test_what_is_nowhere_is_named_with_the_places_that_were_searched(root, monke
     assert campaign_file.find("default") == root / "config" / "mine.yaml"
     monkeypatch.setattr(places, "HOME", root / "home")
     with pytest.raises(InputError, match="home: missing; expected the wheel that `make wheel`"):
-        places.check_home()
+        places.check_folders()
+    gone = written(root / "gone" / "x", "").parent
+    monkeypatch.chdir(gone)
+    shutil.rmtree(gone)
+    with pytest.raises(InputError, match="the current folder: No such file or directory; expected"):
+        places.check_folders()
 
 
 def test_a_project_is_begun_beside_what_is_there(root, tmp_path, monkeypatch):
@@ -148,3 +156,5 @@ def test_a_project_is_begun_beside_what_is_there(root, tmp_path, monkeypatch):
     assert made == expected | {"kernels/cpu/mine.c"}
     assert (folder / ".gitignore").read_text() == "mine\n"
     assert new_kernel.init(folder) == []
+    with pytest.raises(InputError, match="/proc/x/.*: cannot be written: No such file or dir"):
+        new_kernel.init(Path("/proc/x"))

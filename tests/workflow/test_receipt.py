@@ -20,15 +20,19 @@ def trials(tmp_path, monkeypatch, capsys, gpus):
     return Trials(tmp_path / "root", monkeypatch, capsys)
 
 
-def receipt(trials, does="slow(2); right()", code=0, **changes):
+def receipt(trials, does="slow(2); right()", code=0, header="", **changes):
     """The receipt of a try of a kernel that includes a file, as it is or changed; removes both
     files.
     """
     source = trials.root / "own" / "mine.cu"
-    written(source, "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n" + '#include "a.h"\n')
+    written(
+        source,
+        f"/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n{header}---*/\n" + '#include "a.h"\n',
+    )
     source.write_text(f"{source.read_text()}// python: {does}\n")
     written(source.parent / "a.h", "// mine\r\n")
     problems = "[{square: [64, 96]}, {square: 32, beta: 0.5, padding: [1, 0, 2]}]"
+    problems = f"{{problems: {{cuda: {problems}}}, seed: 5}}"
     trials.ladder("try", str(source), "--problems", problems, "--json", "r.json", code=code)
     for path in source.parent.iterdir():
         path.unlink()
@@ -75,6 +79,32 @@ def test_what_a_receipt_holds_is_measured_again(trials, change, code, answer):
     for label in labels:
         assert f"\n  {label}: {answer}: " in output
     assert output.endswith(f"\n{answer}; {3 * (code == 0)} of 3 reproduced\n")
+
+
+BY_P = "parameters: {P: 1}\nsweep: {P: [1, 2, 3]}\n"
+
+
+def test_each_configuration_is_measured_again(trials):
+    """One fails on the first problem, and is not tried on the others."""
+    receipt(trials, "slow(P); right() if P < 3 else right(alpha=3)", 1, BY_P)
+    output = trials.ladder("check", "r.json")
+    for line in (" 64, P=1: reproduced: of", " 96, P=2: ", " 32 beta=0.5 padding=1,0,2, P=2: "):
+        assert f"\n {line}" in output
+    assert output.count("P=3: reproduced: incorrect here and in the receipt") == 1
+    assert output.endswith("\nreproduced; 7 of 7 reproduced\n")
+    changed(trials, lambda data, result, _: scaled(2)(data, result, result["outcomes"][1]))
+    output = trials.ladder("check", "r.json", code=3)
+    assert output.endswith("\nnot reproduced; 4 of 7 reproduced\n")
+
+
+def test_what_the_budget_leaves_out_is_not_reproduced(trials, virtual_clock):
+    receipt(trials, "right(); slow(1e6 if P == 2 else 1)", header=BY_P)
+    output = trials.ladder("check", "r.json", "--budget=1", code=5)
+    assert output.count("P=2: not checked: within the budget\n") == 2
+    assert output.endswith("\nnot distinguishable; 6 of 9 reproduced\n")
+    output = trials.ladder("check", "r.json", "--budget=0", code=5)
+    assert output.count(": not checked: --budget 0: used up before anything was measured") == 9
+    assert output.endswith("\nnot checked; 0 of 9 reproduced\n")
 
 
 def test_a_fault_is_reproduced_too_and_what_differs_is_named(trials, gpus):

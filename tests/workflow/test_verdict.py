@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import fields
 
+import ladder
 import pytest
 from ladder.core import yaml_schema
 from ladder.measuring import verdict
@@ -178,15 +179,15 @@ REFUSED = [
         "--problems {problem:3}: expected problems.cuda",
     ),
     ("kernels/cuda/mine.cu --problems=", ".: cannot be read: Is a directory"),
-    ("kernels/cuda/mine.cu --budget=nan", "--budget nan: expected seconds, 0 or more"),
-    ("kernels/cuda/mine.cu --budget=-1", "--budget -1: expected seconds, 0 or more"),
+    ("bare.c --block 16", "/bare.c is no CUDA kernel"),
     ("kernels/cuda/mine.cu --type float32,half", "--type half: expected one of the element_types"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED)
 def test_what_cannot_be_tried_is_a_verdict_too_and_ends_nothing_else(trials, arguments, message):
-    written(trials.root / "bare.cu", BARE.format("right()"))
+    for name in ("bare.cu", "bare.c"):
+        written(trials.root / name, BARE.format("right()"))
     good = trials.write("right()", name="good"), "--size=8"
     trials.write("right()")
     one, text = judged(trials, *arguments.split(), code=2)
@@ -210,6 +211,19 @@ def test_a_file_for_json_is_refused_before_anything_is_done(trials, command, pat
     assert f"argument --json: got '{path}'; expected a file in a folder that exists" in text
     assert (trials.root / "kernels/cuda/mine.cu").read_text() == before
     assert not trials.kept.exists()
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "soon"])
+@pytest.mark.parametrize("command", ["try a.cu", "check r.json", "gate main"])
+def test_a_budget_is_a_number_of_seconds(trials, command, seconds):
+    text = trials.ladder(*command.split(), f"--budget={seconds}", code=2)
+    assert f"argument --budget: got '{seconds}'; expected seconds, 0 or more" in text
+
+
+def test_from_python_an_argument_of_another_form_is_an_error_and_any_path_is_none(trials):
+    with pytest.raises(ladder.InputError, match="--budget: got '-1'; expected seconds"):
+        ladder.judge("mine.cu", budget=-1)
+    assert "-x.cu: cannot be read: No such file" in ladder.judge("-x.cu").reason
 
 
 def test_a_folder_that_cannot_be_written_has_a_verdict_too(trials):

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ladder.core.errors import InputError
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from ladder.analysis.dataset import Dataset
     from ladder.measuring.verdict import Verdict
 
-__all__ = ["compare", "figure", "judge", "open"]
+__all__ = ["InputError", "compare", "figure", "judge", "open"]
 Folder = str | os.PathLike[str]
 
 
@@ -39,25 +41,26 @@ def judge(
     0.5}`; by default a square of 4096 on a GPU and of 256 on the CPU. `set` has the values of
     parameters, `type` an element type or several, joined by commas, `budget` the seconds after
     which nothing more is begun. `block` and `grid` are the extents of a CUDA kernel without a
-    header. A kernel that cannot be tried has the status `not_tried`; nothing is raised.
+    header. A kernel that cannot be tried has the status `not_tried`; nothing is raised. Raises
+    `InputError` for an argument of another form, such as `budget=-1`.
     """
     from ladder.cli import trial
-    from ladder.cli.main import parser
+    from ladder.cli.main import Refusing, parser
 
-    words = ["try", os.fspath(path)]
+    words = ["try"]
     if problems is not None:
         words.append(f"--problems={json.dumps(problems)}")
     words += [f"--set={name}={','.join(map(str, each))}" for name, each in (set or {}).items()]
     options = {"type": type, "budget": budget, "block": block, "grid": grid}
     words += [f"--{name}={value}" for name, value in options.items() if value is not None]
-    (verdict,) = trial.judged(parser().parse_args(words))
+    (verdict,) = trial.judged(parser(Refusing).parse_args([*words, "--", os.fspath(path)]))
     return verdict
 
 
 def open(folder: Folder) -> "Dataset":
     """Return the dataset in a folder such as `results/default/nvidia-h200`. Its `tables()` are
     DataFrames by name: `summary`, `best`, `pairs`, `rounds`, `references`, `costs`, `resources` and
-    `models`, with the columns and units of docs/data.md. Raises `ladder.core.errors.InputError` if the folder has
+    `models`, with the columns and units of docs/data.md. Raises `InputError` if the folder has
     none.
     """
     from pathlib import Path
@@ -72,13 +75,12 @@ def compare(a: Folder, b: Folder) -> "Comparison":
     """Return how the times of dataset `b` differ from those of `a`, as `ladder compare` does: a
     DataFrame `rows`, and `text()`. Times are in microseconds, and a `ratio` above 1 is faster.
 
-    Raises `ladder.core.errors.InputError` if they are not two datasets that can be compared.
+    Raises `InputError` if they are not two datasets that can be compared.
     """
     from pathlib import Path
 
     from ladder.analysis.compare import compare
     from ladder.core import places
-    from ladder.core.errors import InputError
     from ladder.storage.dataset_layout import PUBLISHED
 
     first, *others = compare([Path(a), Path(b)], places.HOME / PUBLISHED)
@@ -89,9 +91,9 @@ def compare(a: Folder, b: Folder) -> "Comparison":
 
 def figure(dataset: "Dataset", name: str) -> "Figure":
     """Return a figure of a dataset as a Matplotlib figure, by the name of its file, such as
-    `ladder-warm`. Raises `ladder.core.errors.InputError`, which lists the names, for another.
+    `ladder-warm`. Raises `InputError`, which lists the names, for another.
     """
-    from ladder.core.errors import InputError, one_of
+    from ladder.core.errors import one_of
     from ladder.figures.draw import draw, plan
     from ladder.storage.dataset_layout import DRAWN_FROM
 
@@ -109,9 +111,6 @@ def _end(kind: "type[BaseException]", error: BaseException, trace: TracebackType
     if issubclass(kind, KeyboardInterrupt):
         print("Interrupted", file=sys.stderr)
         return
-    # not before: after an import, Python would exit with 1 and not as interrupted
-    from ladder.core.errors import InputError
-
     if issubclass(kind, InputError):
         print(f"Error: {error}", file=sys.stderr)
     else:

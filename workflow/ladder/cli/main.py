@@ -1,15 +1,18 @@
 """The command `ladder`: everything besides the run of a campaign, which Snakemake does."""
 
+import math
 import os
 import re
 import shlex
 import sys
-from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from argparse import REMAINDER, Action, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
-from ladder.core.errors import clear_errors
-from ladder.core.places import check_home
+from ladder.core.errors import InputError, clear_errors
+from ladder.core.places import check_folders
 from ladder.core.types import ELEMENT_TYPES
 
 Run = Callable[[Namespace], None]
@@ -108,7 +111,8 @@ def compare(parser: ArgumentParser) -> Run:
         "--json",
         type=_output,
         metavar="FILE",
-        help="write every row, not only what changed, as JSON",
+        help="write every row, not only what changed, as JSON; to stdout for -, and the text to "
+        "stderr",
     )
     parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg and STEM.png")
     parser.add_argument(
@@ -129,7 +133,9 @@ def compare(parser: ArgumentParser) -> Run:
         except compare.NothingMeasured as error:
             print(f"Error: {error}", file=sys.stderr)
             sys.exit(NOTHING_MEASURED)
-        print("\n\n".join(comparison.text() for comparison in comparisons))
+        to_stdout = given.json == Path("-")
+        text = "\n\n".join(comparison.text() for comparison in comparisons)
+        print(text, file=sys.stderr if to_stdout else sys.stdout)
         if given.json:
             compare.write_json(comparisons, given.json)
         for comparison in comparisons if given.figure else ():
@@ -200,12 +206,7 @@ def try_(parser: ArgumentParser) -> Run:
         metavar="FILE",
         help="write the verdicts as JSON, an object a line; to stdout for -, and the text to stderr",
     )
-    parser.add_argument(
-        "--budget",
-        type=float,
-        metavar="SECONDS",
-        help="begin nothing more after this time, and name what was not measured",
-    )
+    _add_budget(parser, "begin nothing more after this time, and name what was not measured")
     parser.add_argument("--watch", action="store_true", help="try the kernel again at every save")
     parser.add_argument(
         "--sandbox",
@@ -221,8 +222,7 @@ def try_(parser: ArgumentParser) -> Run:
     def run(given: Namespace) -> None:
         from ladder.cli import trial
 
-        with clear_errors(2):
-            sys.exit(trial.sandboxed(given) if given.sandbox else trial.run(given))
+        sys.exit(trial.sandboxed(given) if given.sandbox else trial.run(given))
 
     return run
 
@@ -247,10 +247,11 @@ def receipt(parser: ArgumentParser) -> Run:
 def check(parser: ArgumentParser) -> Run:
     """Measure again what a receipt holds, and say whether it is reproduced.
 
-    A ratio to the baseline is reproduced if it is surely within 5 % of the receipt's. Exit codes:
-    0: all reproduced. 2: the receipt cannot be checked. 3: something is not reproduced. 5: not
-    distinguishable: measure again on an idle machine. 6: measured on another device, where all is
-    as correct as there.
+    Each configuration is measured on each of its problems. A ratio to the baseline is reproduced if
+    it is surely within 5 % of the receipt's. Exit codes: 0: all reproduced. 2: the receipt cannot
+    be checked. 3: something is not reproduced. 5: not distinguishable: measure again on an idle
+    machine; or not checked within --budget. 6: measured on another device, where all is as correct
+    as there.
     """
     parser.add_argument(
         "receipt", type=Path, metavar="RECEIPT", help="a file of JSON, a verdict a line"
@@ -260,17 +261,18 @@ def check(parser: ArgumentParser) -> Run:
         action="store_true",
         help="run kernels in C or Triton, which are programs, as you",
     )
+    _add_budget(parser, "begin nothing more after this time, and say what was not checked")
     parser.add_argument("--sandbox", action="store_true", help="run in the container image")
 
     def run(given: Namespace) -> None:
         from ladder.cli import receipt, sandbox
 
-        with clear_errors(2):
-            if given.sandbox:
-                path = given.receipt.absolute()
-                needs_gpu = any(data["kernel"].startswith("cuda/") for data in receipt.read(path))
-                sys.exit(sandbox.run(["check", str(path), "--trust"], [path], needs_gpu))
-            sys.exit(receipt.check(given))
+        if given.sandbox:
+            path = given.receipt.absolute()
+            words = ["check", str(path), "--trust", f"--budget={given.budget}"]
+            needs_gpu = any(data["kernel"].startswith("cuda/") for data in receipt.read(path))
+            sys.exit(sandbox.run(words, [path], needs_gpu))
+        sys.exit(receipt.check(given))
 
     return run
 
@@ -279,6 +281,17 @@ def _add_type(parser: ArgumentParser, default: str | None = "float32") -> None:
     parser.add_argument(
         "--type", default=default, metavar="TYPE", help=f"{', '.join(ELEMENT_TYPES)} (float32)"
     )
+
+
+def _add_budget(parser: ArgumentParser, words: str, default: float = math.inf) -> None:
+    parser.add_argument("--budget", type=_seconds, default=default, metavar="SECONDS", help=words)
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if (seconds := float(text)) >= 0:
+            return seconds
+    raise ArgumentTypeError(f"got {text!r}; expected seconds, 0 or more")
 
 
 def _output(text: str) -> Path:
@@ -309,7 +322,7 @@ def new(parser: ArgumentParser) -> Run:
     parser.add_argument(
         "name",
         metavar="NAME",
-        help="letters, digits and _; a leading number places it on the ladder",
+        help="letters, digits, _ and -; a leading number places it on the ladder",
     )
     language = parser.add_mutually_exclusive_group()
     for option, start, text in (
@@ -405,8 +418,8 @@ def gate(parser: ArgumentParser) -> Run:
 
     It builds the kernels that differ between BASE and HEAD, by default the working tree, verifies
     them, and times both in fresh processes, beside the base's own binary a second time. At most 5 %
-    of gates of unchanged code call anything faster or slower; docs/gate.md says how small a change
-    it finds.
+    of gates of unchanged code call anything faster or slower; docs/gate.md in the repository says
+    how small a change it finds.
 
     Exit codes: 0: passed. 1: a kernel of HEAD is incorrect, fails or does not compile. 2: the gate
     could not run. 3: a kernel is shown to be slower by more than --fail-if-slower. 5: the machine
@@ -428,13 +441,7 @@ def gate(parser: ArgumentParser) -> Run:
         metavar="FILE",
         help="a campaign whose problems and element types to measure (the default campaign's)",
     )
-    parser.add_argument(
-        "--budget",
-        type=float,
-        default=600,
-        metavar="SECONDS",
-        help="the time for the rounds, about (600)",
-    )
+    _add_budget(parser, "the time for the rounds, about (600)", 600)
     parser.add_argument(
         "--fail-if-slower",
         type=_percent,
@@ -444,14 +451,16 @@ def gate(parser: ArgumentParser) -> Run:
     )
     parser.add_argument("--markdown", type=_output, metavar="FILE", help="write the table")
     parser.add_argument(
-        "--json", type=_output, metavar="FILE", help="write the report; - for the output"
+        "--json",
+        type=_output,
+        metavar="FILE",
+        help="write the report; to stdout for -, and the table to stderr",
     )
 
     def run(given: Namespace) -> None:
         from ladder.cli import gate
 
-        with clear_errors(2):
-            gate.run(given)
+        gate.run(given)
 
     return run
 
@@ -489,15 +498,33 @@ class _Paragraphs(HelpFormatter):
         )
 
 
-def parser() -> ArgumentParser:
+class _Version(Action):
+    """Prints the version; importing what knows it takes longer than `ladder --help`."""
+
+    def __call__(self, *given: Any, **named: Any) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"gemm-ladder {version('gemm-ladder')}")
+        sys.exit()
+
+
+class Refusing(ArgumentParser):
+    """Raises `InputError` for what another parser prints its usage, and ends the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message)
+
+
+def parser(of: type[ArgumentParser] = ArgumentParser) -> ArgumentParser:
     """Return the parser of the command line. Parsed arguments have the sub-command's function as
-    `run`.
+    `run`, and as `code` the exit code of an `InputError`.
     """
-    whole = ArgumentParser(
+    whole = of(
         "ladder",
-        description="Tools for authors and reviewers, beside the Snakemake workflow. Start with "
-        "README.md.",
+        description="Measure, compare and judge GEMM kernels. `ladder init` begins a project; "
+        "`ladder COMMAND --help` shows an example.",
     )
+    whole.add_argument("--version", action=_Version, nargs=0, help="print the version, and exit")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for command, example in COMMANDS.items():
         text = (command.__doc__ or "").replace("\n    ", "\n").strip()
@@ -508,20 +535,21 @@ def parser() -> ArgumentParser:
             epilog=f"example:\n  {example}",
             formatter_class=_Paragraphs,
         )
-        subcommand.set_defaults(run=command(subcommand))
+        code = 2 if command in (try_, check, gate) else 1  # which mean something else by 1
+        subcommand.set_defaults(run=command(subcommand), code=code)
     return whole
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, by default that of the process. An `InputError` prints its message and
-    exits with code 1.
+    exits with the `code` of the sub-command.
     """
     words = sys.argv[1:] if arguments is None else arguments
     # it may set the last folder apart, with options behind
     given = parser().parse_args([word for word in words if word != "--"])
     try:
-        with clear_errors():
-            check_home()
+        with clear_errors(given.code):
+            check_folders()
             given.run(given)
             sys.stdout.flush()
     except (

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from ladder.core import places
-from ladder.core.errors import InputError
+from ladder.core.errors import InputError, unwritable
 from ladder.core.files import write_whole
 from ladder.model.kernel import KIND_OF, SUFFIXES
 from ladder.model.kernel_file import check_name
@@ -22,13 +22,16 @@ STARTS = {
 
 def init(folder: Path) -> list[Path]:
     """Write the files of a project that are not there yet, and return them: a kernel, a campaign,
-    and what Git, a CI and programs need.
+    and what Git, a CI and programs need. Raises `InputError` for a folder that cannot be made.
     """
     files = {folder / path.relative_to(TEMPLATE): path for path in TEMPLATE.rglob("*")}
     files[folder / "AGENTS.md"] = places.HOME / "AGENTS.md"
     new = [file for file, path in sorted(files.items()) if path.is_file() and not file.exists()]
     for file in new:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(file.parent, error) from None
         write_whole(file, files[file].read_bytes())
     return new
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from ladder.cli import trial
 from ladder.cli.trial_verdict import binary
-from ladder.core import verdicts, yaml_schema
+from ladder.core import clock, verdicts, yaml_schema
 from ladder.core.errors import MEASURE_AGAIN, InputError, one_of, plain
 from ladder.core.files import digest, write_whole
+from ladder.measuring.trial import WITHIN_BUDGET
 from ladder.measuring.verdict import SCHEMA, Estimate, OnProblem, Outcome, Verdict
 from ladder.model.kernel import INCLUDE, KIND_OF, Configuration, Kernel
 from ladder.model.kernel_file import known, parse
@@ -28,9 +29,17 @@ WITHIN = 0.05
 to leave room for what processes differ by, which the interval of one does not include.
 """
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
-ANOTHER = "another device"
-CODES = {NOT_REPRODUCED: 3, verdicts.SAME: MEASURE_AGAIN, ANOTHER: 6, REPRODUCED: 0}
-"""The exit code of each answer; the first of them that a problem has counts for all."""
+NOT_CHECKED, ANOTHER = "not checked", "another device"
+CODES = {
+    NOT_REPRODUCED: 3,
+    verdicts.SAME: MEASURE_AGAIN,
+    NOT_CHECKED: MEASURE_AGAIN,
+    ANOTHER: 6,
+    REPRODUCED: 0,
+}
+"""The exit code of each answer; the first of them that an outcome has counts for all."""
+Measured = dict[Problem, tuple[Mapping[str, Any], Mapping[str, Any]]]
+"""Problems, with what a receipt has of them and of one configuration there."""
 COLUMNS = {
     "us": ("median_us", "low_us", "high_us"),
     "tflops": ("tflops", "tflops_low", "tflops_high"),
@@ -117,7 +126,9 @@ def of_campaign(folder: Path, names: Sequence[str]) -> str:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return the verdicts in a receipt. Raises `InputError` if it is none, or of another form."""
+    """Return the verdicts in a receipt. Raises `InputError` if it is none, of another form, or
+    without a result.
+    """
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path}: {path.stat().st_size} bytes; expected at most {MOST_BYTES}")
     text = yaml_schema.read(path)
@@ -138,7 +149,7 @@ def read(path: Path) -> list[dict[str, Any]]:
                 "version of Gemm Ladder reads: install that which wrote it"
             )
         yaml_schema.check(data, "verdict", where)
-        if not data["problems"]:
+        if not _asked(data):
             raise InputError(f"{where}: {data['file']} was not tried there; expected results")
     return found
 
@@ -155,23 +166,42 @@ def check(given: Namespace) -> int:
                 f"{kernel.path}: is a program that runs with your rights, from a receipt; expected "
                 "--trust once you have read it, or --sandbox (docs/trust.md)"
             )
+    deadline = clock.now() + given.budget
     for data, kernel in zip(found, kernels, strict=True):
         print(f"{kernel.id}: the source is that of the receipt, {kernel.digest[:16]}", flush=True)
-        there = data["device"] or {}
-        for then in data["problems"]:
-            verdict = _again(kernel, then)
-            here = verdict.device or {}
-            answer, words = _answer(
-                then, verdict.problems[0], there.get("slug") == here.get("slug")
-            )
-            line = f"  {Problem(**then['problem']).label}: {answer}: {words}"
-            print(plain(line), flush=True)
-            answers.append(answer)
-        for line in _differences(data["environment"], verdict.environment):
+        environment: Mapping[str, Any] = {}
+        for (label, *_), measured in _asked(data).items():
+            verdict = _again(kernel, label, list(measured), max(0, deadline - clock.now()))
+            environment = verdict.environment or environment
+            same = (verdict.device or {}).get("slug") == (data["device"] or {}).get("slug")
+            results = {result.problem: result for result in verdict.problems}
+            for problem, (then, before) in measured.items():
+                answer, words = NOT_CHECKED, verdict.reason or WITHIN_BUDGET
+                if problem in results:
+                    answer, words = _answer(then, before, results[problem], same)
+                where = problem.label if label == "-" else f"{problem.label}, {label}"
+                print(plain(f"  {where}: {answer}: {words}"), flush=True)
+                answers.append(answer)
+        for line in _differences(data["environment"], environment) if environment else ():
             print(plain(f"  {line}"))
-    worst = min(answers, key=list(CODES).index, default=REPRODUCED)
+    worst = min(answers, key=list(CODES).index)
     print(f"{worst}; {answers.count(REPRODUCED)} of {len(answers)} reproduced")
     return CODES[worst]
+
+
+def _asked(data: Mapping[str, Any]) -> dict[tuple[str, str, int], Measured]:
+    """Return what a verdict has of each configuration that ran, in an element type and with a seed,
+    those that were the fastest first.
+    """
+    asked: dict[tuple[str, str, int], Measured] = {}
+    places = range(max((len(then["outcomes"]) for then in data["problems"]), default=0))
+    for place, then in itertools.product(places, data["problems"]):
+        for before in then["outcomes"][place : place + 1]:
+            if before["status"] not in ("skipped", "compiled"):
+                problem = Problem(**then["problem"])
+                key = before["configuration"], problem.element_type, problem.seed
+                asked.setdefault(key, {})[problem] = then, before
+    return asked
 
 
 def _rebuilt(data: Mapping[str, Any], source: Path) -> Kernel:
@@ -205,32 +235,40 @@ def _rebuilt(data: Mapping[str, Any], source: Path) -> Kernel:
     return kernel
 
 
-def _again(kernel: Kernel, then: Mapping[str, Any]) -> Verdict:
-    """Return the verdict here on the first configuration of a problem."""
-    from ladder.cli.main import parser
+def _again(kernel: Kernel, label: str, problems: Sequence[Problem], seconds: float) -> Verdict:
+    """Return the verdict here on a configuration, on problems of one element type and seed. Raises
+    `InputError` if it cannot be tried here, for another reason than the time.
+    """
+    from ladder.cli.main import Refusing, parser
 
-    words = ["try", str(kernel.path), f"--problems={json.dumps([_entry(then['problem'])])}"]
-    words.append(f"--type={then['problem']['element_type']}")
-    label = then["outcomes"][0]["configuration"]
+    asked = {"problems": {kernel.kind: list(map(_entry, problems))}, "seed": problems[0].seed}
+    words = ["try", str(kernel.path), f"--problems={json.dumps(asked)}", f"--budget={seconds}"]
+    words.append(f"--type={problems[0].element_type}")
     words += [f"--set={pair}" for pair in label.split() if pair != "-"]
-    (verdict,) = trial.judged(parser().parse_args(words))
-    if verdict.status == trial.NOT_TRIED:
+    (verdict,) = trial.judged(parser(Refusing).parse_args(words))
+    begun = verdict.device and (verdict.problems or verdict.not_measured)
+    if verdict.status == trial.NOT_TRIED and not begun:
         raise InputError(verdict.reason)
     return verdict
 
 
-def _entry(problem: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(problem: Problem) -> dict[str, Any]:
     """Return a problem as campaigns have it."""
-    entry = {name.upper() if name in "mnk" else name: problem[name] for name in (*"mnk", *VARIED)}
+    entry: dict[str, Any] = {name.upper(): getattr(problem, name) for name in "mnk"}
+    entry |= {name: getattr(problem, name) for name in VARIED}
     for name in ("padding", "offset"):
         if isinstance(entry[name], str):
             entry[name] = [yaml_schema.typed(part) for part in entry[name].split(",")]
     return entry
 
 
-def _answer(then: Mapping[str, Any], now: OnProblem, same_device: bool) -> tuple[str, str]:
-    """Return whether a result is reproduced, one of `CODES`, and both results in words."""
-    before, after = then["outcomes"][0], now.outcomes[0]
+def _answer(
+    then: Mapping[str, Any], before: Mapping[str, Any], now: OnProblem, same_device: bool
+) -> tuple[str, str]:
+    """Return whether an outcome is reproduced, one of `CODES`, and both outcomes in words."""
+    after = now.outcomes[0]
+    if after.reason == WITHIN_BUDGET:
+        return NOT_CHECKED, after.reason
     if after.status != before["status"]:
         return NOT_REPRODUCED, f"{after.status} here, {before['status']} in the receipt"
     if not (after.ratio and before["ratio"]):

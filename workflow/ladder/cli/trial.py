@@ -95,7 +95,7 @@ def judged(given: Namespace, say: Callable[[str], None] = lambda text: None) -> 
     """Yield the verdict on each file of a command line; with `--watch`, one for each save, until
     interrupted. `say` gets the lines that people read.
     """
-    deadline = clock.now() + (math.inf if given.budget is None else given.budget)
+    deadline = clock.now() + given.budget
     for file in given.files:
         try:
             with closing(Tries(given, file, say, deadline)) as tries:
@@ -136,9 +136,7 @@ def sandboxed(given: Namespace) -> int:
     if given.problems and given.problems[0] not in "[{":
         given.problems = str(Path(given.problems).absolute())
         seen.append(Path(given.problems))
-    words = repeated(given, *map(str, paths))[1:]
-    if given.budget is not None:
-        words.append(f"--budget={given.budget}")
+    words = [*repeated(given, *map(str, paths))[1:], f"--budget={given.budget}"]
     needs_gpu = any(KIND_OF.get(path.suffix) == "cuda" for path in paths)
     if given.json:
         words.append("--json=-")
@@ -228,10 +226,12 @@ class Tries:
         for which a link to the file is put beside it. Raises `InputError`.
         """
         given = {name: getattr(self.given, name) for name in ("block", "grid")}
-        if header_of(self.path):
-            for name, text in given.items():
-                if text:
-                    raise InputError(f"--{name} {text}: {self.path} has a header, which says it")
+        found = header_of(self.path)
+        for name, text in given.items():
+            if text and (found or self.kind == "cpu"):
+                why = "has a header, which says it" if found else "is no CUDA kernel"
+                raise InputError(f"--{name} {text}: {self.path} {why}")
+        if found:
             return parse(self.path)
         header: dict[str, Any] = {"element_types": self.asked["element_types"]}
         if self.kind == "cuda":
@@ -555,8 +555,6 @@ def _asked(given: Namespace, kind: str) -> dict[str, Any]:
     """Return the problems, element types and operands that are asked for, by keys of a campaign.
     The problems are those of a device kind.
     """
-    if given.budget is not None and not given.budget >= 0:
-        raise InputError(f"--budget {given.budget:g}: expected seconds, 0 or more")
     asked: dict[str, Any] = {"problems": {kind: [_size(given) or [SIZE[kind]] * 3]}}
     if (text := given.problems) is not None:
         source = f"--problems {text}"

@@ -15,8 +15,16 @@ is written there, unless it is the project too.
 """
 
 
-def check_home() -> None:
-    """Raise `InputError` if the package has no home: `pip install` of a checkout leaves it out."""
+def check_folders() -> None:
+    """Raise `InputError` if the package has no home, as `pip install` of a checkout leaves it out,
+    or if the current folder is gone.
+    """
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise InputError(
+            f"the current folder: {error.strerror}; expected one that exists: `cd` to it"
+        ) from None
     if not HOME.exists():
         raise InputError(
             f"{HOME}: missing; expected the wheel that `make wheel` builds, or `make setup` in a "
