@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 from ladder.claims import definitions, report
 from ladder.claims.definitions import NEAR
@@ -79,6 +80,33 @@ def power_limit(story: Story, size: str) -> str:
 
 MULTIPLY_ADDS = 2048
 """Of 16-bit operands, by the tensor cores of an SM in a cycle: NVIDIA's H100 white paper."""
+
+
+def gates(story: Story) -> str:
+    """Return a table of the study `gate_rates` for each device: how often its gates, and their
+    comparisons, said what of each change, and how wide the intervals are.
+    """
+    tables = []
+    for answer in study_answers.of(story.root, "gate_rates"):
+        gates = list(answer.measured.values())
+        rows = [[row for each in change for row in each["rows"]] for change in gates]
+        ratios = [[row["ratio"] for row in each if row["ratio"]] for each in rows]
+        lines = []
+        for what, key, found in (("gates", "result", gates), ("comparisons", "verdict", rows)):
+            said = [Counter(each[key] for each in change) for change in found]
+            lines.append([f"**{what}**", *(str(len(change)) for change in found)])
+            for word in sorted(set().union(*said)):
+                lines.append([word, *(str(count[word]) for count in said)])
+        middles = [median(value for value, *_ in each) for each in ratios]
+        halves = [median(math.sqrt(high / low) - 1 for _, low, high in each) for each in ratios]
+        lines.append(["speed, head / base, median", *(f"{each:.3f}" for each in middles)])
+        lines.append(["half of its interval, median", *(f"{100 * each:.1f} %" for each in halves)])
+        changes = [f"{by} % slower" if int(by) else "unchanged" for by in answer.measured]
+        head = f"On `{answer.device}`{stale(story, answer, ' (', ')')}:"
+        tables.append(f"{head}\n\n{markdown_table(['', *changes], lines)}")
+    if not tables:
+        raise Unmeasured
+    return "\n\n".join(tables)
 
 
 def answers(story: Story) -> str:

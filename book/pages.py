@@ -25,6 +25,7 @@ DOCUMENTS = (
         for name in (
             "claims",
             "evidence",
+            "gate",
             "workstation",
             "float32-from-tensor-cores",
             "compilers",

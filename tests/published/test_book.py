@@ -296,3 +296,29 @@ def test_an_answer_says_when_it_was_measured_and_that_its_kernels_have_changed(
     short = f"| Yes: 3 times{changed and f' ({changed})'} | `d` |"
     assert short in fill("table: answers", small)
     assert ("changed since" in fill("cell: study tensor", small)) is bool(changed)
+
+
+def test_gates_are_counted_by_the_change(small):
+    def gate(result, *rows):
+        named = [{"verdict": verdict, "ratio": ratio} for verdict, ratio in rows]
+        return {"result": result, "rows": named}
+
+    same, less = ("not distinguishable", [1.0, 0.98, 1.02]), ("slower", [0.9, 0.9, 0.9])
+    unchanged = [gate("passed", same), gate("passed", same)]
+    changed = [gate("slower", less, less), gate("measure again", ("measure again", None))]
+    answer(small, "gate_rates", **{"0": unchanged, "5": changed})
+    lines = [
+        "|  | unchanged | 5 % slower |",
+        "| --- | ---: | ---: |",
+        "| **gates** | 2 | 2 |",
+        "| measure again | 0 | 1 |",
+        "| passed | 2 | 0 |",
+        "| slower | 0 | 1 |",
+        "| **comparisons** | 2 | 3 |",
+        "| measure again | 0 | 1 |",
+        "| not distinguishable | 2 | 0 |",
+        "| slower | 0 | 2 |",
+        "| speed, head / base, median | 1.000 | 0.900 |",
+        "| half of its interval, median | 2.0 % | 0.0 % |",
+    ]
+    assert "On `d`:\n\n" + "\n".join(lines) in fill("table: gates", small)
