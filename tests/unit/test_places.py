@@ -156,5 +156,5 @@ def test_a_project_is_begun_beside_what_is_there(root, tmp_path, monkeypatch):
     assert made == expected | {"kernels/cpu/mine.c"}
     assert (folder / ".gitignore").read_text() == "mine\n"
     assert new_kernel.init(folder) == []
-    with pytest.raises(InputError, match="/proc/x/.*: cannot be written: No such file or dir"):
+    with pytest.raises(InputError, match=r"^/proc/x/.*: cannot be written: No"):
         new_kernel.init(Path("/proc/x"))
