@@ -397,6 +397,7 @@ def test_expressions_in_cpp_are_those_of_headers(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("03_blocked", "03_blocked: got a CPU kernel; expected a CUDA kernel"),
         ("11_split", "11_split: no such CUDA kernel; did you mean `11_split_k`?"),
         (
             "11_split_k --type float64",

@@ -69,6 +69,15 @@ def test_jobs_are_submitted_only_to_machines_that_the_campaign_names(planned, op
     assert "Traceback" not in done.stdout
 
 
+def test_a_compiler_that_is_missing_is_named_in_one_line(planned, monkeypatch):
+    monkeypatch.setenv("CC", "nogcc")
+    done = planned.snakemake("--configfile", "config/test.yaml", "--dry-run")
+    *_, last = done.stdout.strip().splitlines()
+    assert done.returncode == 1
+    assert last.startswith("Error: CC: the C compiler nogcc was not found; expected gcc")
+    assert "InputFunctionException" not in done.stdout
+
+
 def test_a_job_that_fails_is_started_again_or_leaves_the_others_as_one_asks(
     planned, tmp_path, monkeypatch
 ):

@@ -76,6 +76,8 @@ def _kernel(name: str) -> Kernel:
     kernel_id = f"cuda/{Path(name).stem}"
     if kernel_id in refused:
         raise refused[kernel_id]
+    if kernel_id not in kernels and f"cpu/{Path(name).stem}" in kernels:
+        raise InputError(f"{name}: got a CPU kernel; expected a CUDA kernel, which has a cubin")
     if kernel_id not in kernels:
         known = [kernel.name for kernel in kernels.values() if kernel.kind == "cuda"]
         raise InputError(f"{name}: no such CUDA kernel; {one_of(Path(name).stem, known)}")

@@ -384,7 +384,8 @@ def init(parser: ArgumentParser) -> Run:
 
         for path in new_kernel.init(given.folder):
             print(f"wrote {path}")
-        print("now: ladder try kernels/cpu/mine.c, then: ladder run config/mine.yaml")
+        there = f"cd {shlex.quote(str(given.folder))}, then: " if given.folder != Path() else ""
+        print(f"now: {there}ladder try kernels/cpu/mine.c, then: ladder run config/mine.yaml")
 
     return run
 
@@ -467,17 +468,17 @@ def gate(parser: ArgumentParser) -> Run:
 
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     init: "ladder init my-kernels",
+    new: "ladder new mine --cpu",
+    try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
     run: "ladder run smoke --dry-run",
-    publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
-    repeat: "ladder repeat",
-    gate: "ladder gate main --fail-if-slower 1%",
     compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 "
     "--fail-if-slower 2%",
-    new: "ladder new mine --cpu",
-    export: "ladder export 11_split_k BM=64 SLICES=4",
+    gate: "ladder gate main --fail-if-slower 1%",
     receipt: "ladder receipt results/default/nvidia-h200 03_shared_tile",
     check: "ladder check receipt.json --trust",
-    try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
+    export: "ladder export 11_split_k BM=64 SLICES=4",
+    publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
+    repeat: "ladder repeat",
 }
 """The sub-commands, each with an example. Each function adds its arguments to a parser and returns
 the function that runs it.

@@ -277,7 +277,7 @@ def _answer(
     words = f"of {now.reference} {here} here, {was} in the receipt"
     if not same_device:
         return ANOTHER, words
-    if marks := [*now.marks, *then["marks"]]:
+    if marks := dict.fromkeys([*now.marks, *then["marks"]]):
         return verdicts.SAME, f"{words}; measure again: {', '.join(marks)}"
     most, log = math.log(1 + WITHIN), math.log  # of each: a stranger's quotient may be 0
     quotient = log(here.value) - log(was.value)

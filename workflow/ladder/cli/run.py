@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ladder.core import places
+from ladder.core.errors import InputError, one_of
 from ladder.model import campaign_file
 
 
@@ -13,10 +14,14 @@ def run(campaign: str, options: Sequence[str]) -> None:
     """Become Snakemake, on all cores, with the workflow of home and a campaign: a file, from here
     or from the project, or a name as for `campaign_file.find`.
 
-    It runs in the project's folder. Raises `InputError` for an unknown campaign.
+    It runs in the project's folder. Raises `InputError` for an unknown campaign or file.
     """
     files = [Path(campaign).absolute(), places.find(campaign)]
-    file = next(filter(Path.is_file, files), None) or campaign_file.find(campaign)
+    file = next(filter(Path.is_file, files), None)
+    if not file and Path(campaign).suffix in (".yaml", ".yml"):
+        known = [f"config/{path.name}" for path in places.find("config").glob("*.yaml")]
+        raise InputError(f"{campaign}: no such file; {one_of(campaign, sorted(known))}")
+    file = file or campaign_file.find(campaign)
     os.chdir(places.project())
     os.environ.setdefault("PYTHONUTF8", "1")  # what the workflow reads and writes is UTF-8
     snakefile = places.HOME / "workflow" / "Snakefile"

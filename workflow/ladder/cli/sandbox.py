@@ -63,6 +63,6 @@ def run(
         raise InputError(f"--sandbox: not done within {SECONDS} s: it was ended") from None
     if NO_ENGINE <= code <= NO_COMMAND:
         raise InputError(
-            f"--sandbox: {engine} cannot run the image {IMAGE}; build it: `make image`"
+            f"--sandbox: {engine} cannot run the image {IMAGE}; build it: `make image` in a checkout"
         )
     return code

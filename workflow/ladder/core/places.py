@@ -19,12 +19,7 @@ def check_folders() -> None:
     """Raise `InputError` if the package has no home, as `pip install` of a checkout leaves it out,
     or if the current folder is gone.
     """
-    try:
-        Path.cwd()
-    except OSError as error:
-        raise InputError(
-            f"the current folder: {error.strerror}; expected one that exists: `cd` to it"
-        ) from None
+    project()
     if not HOME.exists():
         raise InputError(
             f"{HOME}: missing; expected the wheel that `make wheel` builds, or `make setup` in a "
@@ -46,9 +41,14 @@ def published() -> Path:
 
 def project() -> Path:
     """Return the nearest folder, from the current one upwards, that has kernels; without one, the
-    current folder.
+    current folder. Raises `InputError` if that is gone.
     """
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except OSError as error:
+        raise InputError(
+            f"the current folder: {error.strerror}; expected one that exists: `cd` to it"
+        ) from None
     return next(filter(has_kernels, (here, *here.parents)), here)
 
 

@@ -219,10 +219,12 @@ def _choose(
     for index, pattern in enumerate(["*"] if patterns == "all" else patterns):
         ids = _ids(pattern, list(kernels))
         if not ids and patterns != "all":
-            raise InputError(
-                f"{source}: kernels[{index}]: got {json.dumps(pattern)}; "
-                f"{one_of(pattern, list(kernels))}, or files of kernels with headers in {project()}"
+            expected = (
+                f"expected files of kernels with headers in {project()}; `ladder try` takes others"
             )
+            if files_of(pattern) is None:
+                expected = f"{one_of(pattern, list(kernels))}, or files of kernels"
+            raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {expected}")
         with_types = {id for id in ids if set(kernels[id].element_types) & set(element_types)}
         chosen |= with_types or set(ids)
     return {id: kernel for id, kernel in kernels.items() if id in chosen}
