@@ -197,30 +197,27 @@ def _chosen(folder: Path, patterns: Sequence[str]) -> dict[str, Kernels]:
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
             raise InputError(f"--kernels: got {pattern}; {one_of(pattern, known)}")
-    chosen = {}
+    kernels: dict[str, Kernels] = {}
     for id in known:
         old = was.get(id, id)
-        kernels = {role: trees[role].get(id if role == HEAD else old) for role in ROLES}
-        digests = {kernel and kernel.digest for kernel in kernels.values()}
+        kernel, base = trees[HEAD].get(id), trees[BASE].get(old)
+        differs = old != id or (kernel and kernel.digest) != (base and base.digest)
         named = any(fnmatch.filter([id, old], pattern) for pattern in patterns)
-        if id not in was.values() and (named if patterns else len(digests) > 1 or id in was):
-            chosen[id] = kernels
-    return chosen
+        if id not in was.values() and (named if patterns else differs):
+            kernels[id] = {BASE: base, CONTROL: trees[CONTROL].get(old), HEAD: kernel}
+    return kernels
 
 
 def _renamed(folder: Path, trees: Mapping[str, Mapping[str, Kernel]]) -> dict[str, str]:
     """Return the ids that kernels of the head had in the base, if git takes them for renamed."""
-    gone, new = (
-        trees[one].keys() - trees[other].keys() for one, other in ((BASE, HEAD), (HEAD, BASE))
-    )
-    if not (gone and new):
+    new, gone = trees[HEAD].keys() - trees[BASE], trees[BASE].keys() - trees[HEAD]
+    if not new:
         return {}
-    kernels = [str(folder / role / "kernels") for role in (BASE, HEAD)]
     options = "--no-index", "--name-status", "-z", "--find-renames", "--diff-filter=R"
-    names = _git("diff", *options, *kernels).split("\0")
-    pairs = zip(names[1::3], names[2::3], strict=False)
-    found = {id_of(Path(head)): id_of(Path(base)) for base, head in pairs}
-    return {head: base for head, base in found.items() if head in new and base in gone}
+    folders = (str(folder / role / "kernels") for role in (BASE, HEAD))
+    ids = [id_of(Path(name)) for name in _git("diff", *options, *folders).split("\0")]
+    pairs = zip(ids[1::3], ids[2::3], strict=True)
+    return {head: base for base, head in pairs if head in new and base in gone}
 
 
 def _device(kind: str) -> DetectedDevice:
@@ -239,17 +236,16 @@ def _built(
     """Yield a kernel with its sides compiled, in those of the campaign's element types that either
     commit has it in, or else in all of these.
     """
-    both = [kernels[role] for role in (HEAD, BASE)]
-    own = list(dict.fromkeys(each for kernel in both if kernel for each in kernel.element_types))
-    was = kernels[BASE].id if kernels[BASE] else id
+    known = [kernel for role in (HEAD, BASE) if (kernel := kernels[role])]
+    own = list(dict.fromkeys(each for kernel in known for each in kernel.element_types))
     # what the base computes exactly, the head has to compute as exactly
-    exact = any(kernel and not kernel.precision for kernel in kernels.values())
+    exact = not all(kernel.precision for kernel in known)
     for element_type in [each for each in campaign.element_types if each in own] or own:
         sides = {
             role: _side(kernel, element_type, arch, folder / role / id, exact)
             for role, kernel in kernels.items()
         }
-        yield Pair(id, element_type, sides, was=was)
+        yield Pair(id, element_type, sides, was=known[-1].id)
 
 
 def _side(kernel: Kernel | None, element_type: str, arch: str, folder: Path, exact: bool) -> Side:

@@ -5,11 +5,12 @@ import os
 import re
 import shlex
 import sys
-from argparse import REMAINDER, Action, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ladder.core.errors import InputError, clear_errors
 from ladder.core.places import check_folders
@@ -499,16 +500,6 @@ class _Paragraphs(HelpFormatter):
         )
 
 
-class _Version(Action):
-    """Prints the version; importing what knows it takes longer than `ladder --help`."""
-
-    def __call__(self, *given: Any, **named: Any) -> NoReturn:
-        from importlib.metadata import version
-
-        print(f"gemm-ladder {version('gemm-ladder')}")
-        sys.exit()
-
-
 class Refusing(ArgumentParser):
     """Raises `InputError` for what another parser prints its usage, and ends the process."""
 
@@ -525,7 +516,9 @@ def parser(of: type[ArgumentParser] = ArgumentParser) -> ArgumentParser:
         description="Measure, compare and judge GEMM kernels. `ladder init` begins a project; "
         "`ladder COMMAND --help` shows an example.",
     )
-    whole.add_argument("--version", action=_Version, nargs=0, help="print the version, and exit")
+    whole.add_argument(
+        "--version", action="version", version=f"gemm-ladder {version('gemm-ladder')}"
+    )
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for command, example in COMMANDS.items():
         text = (command.__doc__ or "").replace("\n    ", "\n").strip()

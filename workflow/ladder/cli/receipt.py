@@ -191,12 +191,11 @@ def check(given: Namespace) -> int:
 
 def _asked(data: Mapping[str, Any]) -> dict[tuple[str, str, int], Measured]:
     """Return what a verdict has of each configuration that ran, in an element type and with a seed,
-    those that were the fastest first.
+    the fastest first.
     """
     asked: dict[tuple[str, str, int], Measured] = {}
-    places = range(max((len(then["outcomes"]) for then in data["problems"]), default=0))
-    for place, then in itertools.product(places, data["problems"]):
-        for before in then["outcomes"][place : place + 1]:
+    for then in data["problems"]:
+        for before in then["outcomes"]:
             if before["status"] not in ("skipped", "compiled"):
                 problem = Problem(**then["problem"])
                 key = before["configuration"], problem.element_type, problem.seed
@@ -254,7 +253,7 @@ def _again(kernel: Kernel, label: str, problems: Sequence[Problem], seconds: flo
 
 def _entry(problem: Problem) -> dict[str, Any]:
     """Return a problem as campaigns have it."""
-    entry: dict[str, Any] = {name.upper(): getattr(problem, name) for name in "mnk"}
+    entry = {name.upper(): getattr(problem, name) for name in "mnk"}
     entry |= {name: getattr(problem, name) for name in VARIED}
     for name in ("padding", "offset"):
         if isinstance(entry[name], str):

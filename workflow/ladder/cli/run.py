@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ladder.core import places
-from ladder.core.errors import InputError, one_of
 from ladder.model import campaign_file
 
 
@@ -18,10 +17,7 @@ def run(campaign: str, options: Sequence[str]) -> None:
     """
     files = [Path(campaign).absolute(), places.find(campaign)]
     file = next(filter(Path.is_file, files), None)
-    if not file and Path(campaign).suffix in (".yaml", ".yml"):
-        known = [f"config/{path.name}" for path in places.find("config").glob("*.yaml")]
-        raise InputError(f"{campaign}: no such file; {one_of(campaign, sorted(known))}")
-    file = file or campaign_file.find(campaign)
+    file = file or campaign_file.find(campaign, f"{campaign}: no such file; ")
     os.chdir(places.project())
     os.environ.setdefault("PYTHONUTF8", "1")  # what the workflow reads and writes is UTF-8
     snakefile = places.HOME / "workflow" / "Snakefile"

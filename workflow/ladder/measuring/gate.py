@@ -248,17 +248,17 @@ def _unmeasured(pair: Pair) -> Verdict:
     statuses = {side.status for side in pair.sides.values()}
     if statuses == {COMPILED}:
         return Verdict(PASSED, verdicts.SAME, "the same machine code")
-    control = pair.sides[CONTROL]
-    if pair.sides[BASE].status == pair.sides[HEAD].status == CORRECT:
+    base, control, head = (pair.sides[role] for role in ROLES)
+    if base.status == head.status == CORRECT:
         why = f"the base's own binary {control.status}: {control.reason}"
         return Verdict(verdicts.AGAIN, verdicts.AGAIN, why)
     neither = statuses <= {"not_supported", "skipped"}
-    passes = neither or pair.sides[HEAD].status in (ABSENT, CORRECT)
+    passes = neither or head.status in (ABSENT, CORRECT)
     words = [
         ": ".join(filter(None, [f"{role} {side.status}", side.reason]))
         for role, side in pair.sides.items()
         if role != CONTROL
     ]
-    absent = [role for role in (BASE, HEAD) if pair.sides[role].status == ABSENT]
-    verdict = {BASE: "new", HEAD: REMOVED}[absent[0]] if absent else "not compared"
+    verdict = "new" if base.status == ABSENT else "not compared"
+    verdict = REMOVED if head.status == ABSENT else verdict
     return Verdict(PASSED if passes else FAILED, verdict, "; ".join(words))
