@@ -200,11 +200,11 @@ def _chosen(folder: Path, patterns: Sequence[str]) -> dict[str, Kernels]:
     kernels: dict[str, Kernels] = {}
     for id in known:
         old = was.get(id, id)
-        kernel, base = trees[HEAD].get(id), trees[BASE].get(old)
-        differs = old != id or (kernel and kernel.digest) != (base and base.digest)
+        head, base = trees[HEAD].get(id), trees[BASE].get(old)
+        differs = old != id or (head and head.digest) != (base and base.digest)
         named = any(fnmatch.filter([id, old], pattern) for pattern in patterns)
         if id not in was.values() and (named if patterns else differs):
-            kernels[id] = {BASE: base, CONTROL: trees[CONTROL].get(old), HEAD: kernel}
+            kernels[id] = {BASE: base, CONTROL: trees[CONTROL].get(old), HEAD: head}
     return kernels
 
 
