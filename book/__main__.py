@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ladder.claims import judge
 from ladder.core.errors import InputError, clear_errors
-from ladder.core.files import ROOT, write_whole
+from ladder.core.files import write_whole
+from ladder.core.places import HOME
 from ladder.figures import main_loops, precisions
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED
 
@@ -34,19 +35,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="a page to fill, such as README.md (default: all)",
     )
     asked = [path.resolve() for path in parser.parse_args(arguments).page]
-    story = Story(ROOT)
+    story = Story(HOME)
     if unknown := sorted(set(asked) - set(pages.DOCUMENTS)):
         raise InputError(
             f"got {unknown[0]}; expected a page with generated parts, such as {pages.DOCUMENTS[0]}"
         )
     if not asked:
-        write_whole(ROOT / "docs" / "data.md", data_dictionary.page().encode())
+        write_whole(HOME / "docs" / "data.md", data_dictionary.page().encode())
         write_whole(rungs.TABLE, rungs.table(story).encode())
-        judge.write(judge.claimed(story.entries), ROOT / PUBLISHED / JUDGED)
+        judge.write(judge.claimed(story.entries), HOME / PUBLISHED / JUDGED)
         drawn = main_loops.write(loops.of_main_line(story)), precisions.write(story.precisions())
         print(*drawn, sep="\n", flush=True)
     for path in asked or pages.DOCUMENTS:
-        write_whole(path, pages.fill(path.read_text(), story, str(path.relative_to(ROOT))).encode())
+        write_whole(path, pages.fill(path.read_text(), story, str(path.relative_to(HOME))).encode())
         print(path, flush=True)
 
 

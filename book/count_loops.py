@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 from ladder.compiling import issue_model
 from ladder.compiling.compile import compile_kernel
 from ladder.compiling.toolchain import compiler_version
-from ladder.core.files import ROOT, write_whole
+from ladder.core.files import write_whole
+from ladder.core.places import HOME
 from ladder.model.kernel import Configuration, Kernel
 
 from book import loops
@@ -53,9 +54,9 @@ def main() -> None:
         "counted_by": "ladder.compiling.issue_model",
     }
     text = json.dumps(
-        tool | {"architecture": issue_model.MODELED, "loops": count(Story(ROOT))}, indent=1
+        tool | {"architecture": issue_model.MODELED, "loops": count(Story(HOME))}, indent=1
     )
-    write_whole(ROOT / loops.COUNTS, f"{text}\n".encode())
+    write_whole(HOME / loops.COUNTS, f"{text}\n".encode())
 
 
 if __name__ == "__main__":

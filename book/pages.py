@@ -9,19 +9,19 @@ import re
 
 from ladder.claims.definitions import NOTHING
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.core.types import KINDS
 
 from book.cells import CELLS
 from book.data import Story, Unmeasured
 from book.tables import TABLES
 
-LADDER = ROOT / "docs" / "ladder"
+LADDER = HOME / "docs" / "ladder"
 DOCUMENTS = (
     *sorted(LADDER.glob("*.md")),
-    ROOT / "README.md",
+    HOME / "README.md",
     *(
-        ROOT / "docs" / f"{name}.md"
+        HOME / "docs" / f"{name}.md"
         for name in (
             "claims",
             "evidence",

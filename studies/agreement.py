@@ -31,7 +31,7 @@ import answer
 from answer import command_line, furthest, percent
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.devices import operands
 from ladder.devices.base import Launch
 from ladder.devices.lock import first_gpu
@@ -143,7 +143,7 @@ def ours(bench: Bench, sizes: list[int]) -> list[dict[str, Any]]:
         with bench.on(problem := Problem(size, size, size)):
             cublas = bench.check(bench.device.baseline("cublas"))
             rows.append({"size": size, "name": "cublas", "how": {}, "ours": medians(bench, cublas)})
-            for kernel in (discover(ROOT)[id] for id in RUNGS):
+            for kernel in (discover(HOME)[id] for id in RUNGS):
                 chosen = Configuration("float32", tuple(kernel.parameters.items()))
                 launch = bench.kernel(kernel, chosen)
                 (shape,) = kernel.launches(chosen, {**problem.names(), **bench.device.names})
@@ -175,7 +175,7 @@ def main() -> None:
         bench.device.close()
         (folder / "rows.json").write_text(json.dumps(rows))
         subprocess.run(
-            [given.other, str(ROOT / "studies" / "other_harness.py"), str(folder / "rows.json")],
+            [given.other, str(HOME / "studies" / "other_harness.py"), str(folder / "rows.json")],
             check=True,
         )
         other = json.loads((folder / "theirs.json").read_text())
@@ -196,7 +196,7 @@ def main() -> None:
         long(measured),
         bench.here,
         measured,
-        [discover(ROOT)[id] for id in RUNGS],
+        [discover(HOME)[id] for id in RUNGS],
         uuids=bench.uuids,
         binaries=bench.binaries,
         software=software,

@@ -16,7 +16,8 @@ from typing import Any
 
 import pandas as pd
 from ladder.compiling.provenance import describe
-from ladder.core.files import ROOT, write_whole
+from ladder.core.files import write_whole
+from ladder.core.places import HOME
 from ladder.devices.detect import DetectedDevice
 from ladder.model.kernel import Kernel, code_digest
 
@@ -37,9 +38,9 @@ def write(
     their code has changed since. The caller passes the rest of the provenance: `uuids` of the GPUs
     used, `binaries`, the SHA-256 of what was timed, and `software` of others.
     """
-    path = ROOT / "results" / "studies" / f"{study}.{device.slug}.json"
+    path = HOME / "results" / "studies" / f"{study}.{device.slug}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    command = shlex.join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]])
+    command = shlex.join([os.path.relpath(sys.argv[0], HOME), *sys.argv[1:]])
     answer: dict[str, Any] = {"question": question, "short": short, "long": long}
     digests = {kernel.id: code_digest(kernel.text, kernel.includes) for kernel in kernels}
     if digests:
@@ -49,7 +50,7 @@ def write(
         "measured": measured,
     }
     write_whole(path, (json.dumps(answer, indent=1) + "\n").encode())
-    print(f"{question} {long}\nwritten: {path.relative_to(ROOT)}", flush=True)
+    print(f"{question} {long}\nwritten: {path.relative_to(HOME)}", flush=True)
     return path
 
 

@@ -26,7 +26,7 @@ from checkout import interpreter
 from ladder.compiling.compile import compile_kernel
 from ladder.core import files
 from ladder.core.errors import NOTHING_MEASURED, InputError
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.devices import detect
 from ladder.devices.lock import first_gpu
 from ladder.model import campaign_file, kernel_file
@@ -118,7 +118,7 @@ def fresh_clone() -> dict[str, Any]:
     """Set-up and the default campaign in a fresh clone."""
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"
-        subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+        subprocess.run(["git", "clone", "-q", str(HOME), str(clone)], check=True)
         set_up = seconds(["make", "setup"], clone)
         return {"clone_set_up_s": set_up, "clone_to_figures_s": set_up + seconds(["make"], clone)}
 
@@ -126,10 +126,10 @@ def fresh_clone() -> dict[str, Any]:
 def campaign_here() -> dict[str, Any]:
     """The default campaign, where it has not run yet, and then a run that has nothing to do."""
     command = [sys.executable, "-m", "snakemake", "--cores", "1"]
-    folder = ROOT / "results" / "default"
-    results = {} if folder.exists() else {"campaign_s": seconds(command, ROOT)}
+    folder = HOME / "results" / "default"
+    results = {} if folder.exists() else {"campaign_s": seconds(command, HOME)}
     return results | {
-        "nothing_to_do_s": seconds(command, ROOT),
+        "nothing_to_do_s": seconds(command, HOME),
         "campaign_mb": megabytes(folder),
         "environment_mb": megabytes(Path(sys.prefix)),
     }
@@ -151,7 +151,7 @@ def plan_2000() -> float:
     }
     start = time.perf_counter()
     campaign = campaign_file.load(
-        data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernel_file.discover(ROOT)
+        data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernel_file.discover(HOME)
     )
     files.digest(campaign.plan("cuda", campaign.shares["cuda", "float32"]))
     return time.perf_counter() - start
@@ -163,7 +163,7 @@ def compile_seconds() -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["LADDER_STORE"] = folder
-        for kernel in kernel_file.discover(ROOT).values():
+        for kernel in kernel_file.discover(HOME).values():
             if kernel.kind == "cuda":
                 configurations = list(kernel.expand({}, ["float32"]))
                 place = Path(folder) / kernel.name
@@ -176,7 +176,7 @@ def compile_seconds() -> float:
 def last_campaign() -> dict[str, Any]:
     """What the measure jobs of the last default campaign cost, by device."""
     costs = {}
-    for path in sorted((ROOT / "results" / "default").glob("*/costs.csv")):
+    for path in sorted((HOME / "results" / "default").glob("*/costs.csv")):
         rows = pd.read_csv(path)
         wall, busy, gauntlet = (
             float(rows[f"{name}_seconds"].sum()) for name in ("wall", "busy", "gauntlet")
@@ -220,7 +220,7 @@ def pipeline(clone: bool) -> None:
         here,
         results,
         uuids=list(here.uuids),
-        binaries=binaries(ROOT / "results" / "default"),
+        binaries=binaries(HOME / "results" / "default"),
     )
     if above := above_limits(results):
         sys.exit(f"TOO MUCH: {', '.join(above)}")
@@ -228,7 +228,7 @@ def pipeline(clone: bool) -> None:
 
 def campaign_of(clone: Path, cores: int, gpus: int) -> dict[str, Any]:
     """The default campaign in a fresh clone on so many GPUs."""
-    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    subprocess.run(["git", "clone", "-q", str(HOME), str(clone)], check=True)
     python = interpreter(clone / ".venv", clone / "workflow")
     command = [python, "-m", "snakemake", "--cores", str(cores), "--resources", f"gpu={gpus}"]
     # files are cached for both alike

@@ -8,7 +8,7 @@ import sysconfig
 import venv
 from pathlib import Path
 
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 
 
 def interpreter(folder: Path, *first: Path | str) -> str:
@@ -34,9 +34,9 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "Snakefile", folder)
+        shutil.copy(HOME / "Snakefile", folder)
         for name in ("workflow", "kernels", "config", "envs", "profiles"):
-            shutil.copytree(ROOT / name, folder / name)
+            shutil.copytree(HOME / name, folder / name)
         self.environment: dict[str, str] = {}
         """What it has besides this process's environment."""
         self.python = interpreter(folder / ".venv", folder / "workflow")

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import answer
 from answer import command_line
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.devices.lock import first_gpu
 from ladder.model.kernel_file import discover
 
@@ -39,7 +39,7 @@ def read(report: Path) -> dict[str, Any]:
             elif end.tag in ("failure", "error"):
                 tests[name] = "failed"
                 # the file is published: where the project lies says nothing to others
-                message = (end.get("message") or end.text or "").replace(str(ROOT), ".")
+                message = (end.get("message") or end.text or "").replace(str(HOME), ".")
                 messages[name] = message[:MESSAGE]
         properties = {each.get("name"): each.get("value") for each in case.iter("property")}
         if "tool" in properties:
@@ -87,10 +87,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
         command = f"-m pytest -m gpu -q --junit-xml={report} tests/gpu tests/frauds".split()
-        subprocess.run([sys.executable, *command, *options], cwd=ROOT, check=False)
+        subprocess.run([sys.executable, *command, *options], cwd=HOME, check=False)
         measured = read(report)
     rungs = [
-        kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda" and not kernel.rival
+        kernel for kernel in discover(HOME).values() if kernel.kind == "cuda" and not kernel.rival
     ]
     question = "Are the kernels correct, and free of stray accesses and races?"
     answer.write(

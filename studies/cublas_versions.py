@@ -17,7 +17,7 @@ from answer import command_line
 from ladder.analysis.compare import changes
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import limits
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.core.stats import geometric_mean
 from ladder.devices.detect import here
 from ladder.model.baselines import OF_LIBRARY
@@ -41,7 +41,7 @@ def measure(datasets: Sequence[Dataset]) -> dict[str, Any]:
     """
     by_number = {tuple(map(int, version_of(each).split("."))): each for each in datasets}
     oldest, newest = by_number[min(by_number)], by_number[max(by_number)]
-    known = limits(ROOT / PUBLISHED, oldest.environment, newest.environment, "time_")
+    known = limits(HOME / PUBLISHED, oldest.environment, newest.environment, "time_")
     rows = changes(oldest, newest, known).query("state == 'warm'")
     best = newest.best.query("state == 'warm' and element_type == 'float32'").set_index("problem")
     own, emulated = (best[best["kernel"] == name] for name in ("cublas", "cublas_bf16x9"))

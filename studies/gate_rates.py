@@ -18,7 +18,7 @@ from typing import Any
 
 import answer
 from answer import command_line
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.devices.detect import detect_cpu
 from ladder.devices.lock import first_gpu
 from ladder.model.kernel import Kernel
@@ -56,7 +56,7 @@ def slowed(kernel: Kernel, percent: int) -> str:
 def write(folder: Path, kernels: Sequence[Kernel], percent: int) -> None:
     """Write kernels, slowed by so many per cent, to a folder as they lie in the project."""
     for kernel in kernels:
-        path = folder / kernel.path.relative_to(ROOT)
+        path = folder / kernel.path.relative_to(HOME)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(slowed(kernel, percent))
 
@@ -99,11 +99,11 @@ def main() -> None:
     parser.add_argument("--percent", type=int, nargs="+", default=PERCENT)
     parser.add_argument("--kernels", nargs="+", default=["cpu/02_reordered_ikj", "cpu/03_blocked"])
     given = parser.parse_args()
-    kernels = [discover(ROOT)[id] for id in given.kernels]
+    kernels = [discover(HOME)[id] for id in given.kernels]
     gates: dict[int, list[dict[str, Any]]] = {percent: [] for percent in given.percent}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        shutil.copytree(ROOT / "kernels" / "include", folder / "kernels" / "include")
+        shutil.copytree(HOME / "kernels" / "include", folder / "kernels" / "include")
         (folder / "rates.yaml").write_text(PROBLEMS)
         write(folder, kernels, 0)
         for words in ("init --quiet", "add --all", "commit --quiet --message=unchanged"):

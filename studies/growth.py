@@ -25,7 +25,7 @@ import numpy as np
 import psutil
 from answer import command_line
 from checkout import Checkout
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.model.problem import Problem
 from ladder.storage import samples
 from ladder.storage.columns import names
@@ -33,7 +33,7 @@ from ladder.storage.dataset_layout import PUBLISHED, read_environment
 from ladder.storage.published_index import HEADLINE, featured
 
 DEVICE: dict[str, Any] = {
-    **read_environment(featured(ROOT / PUBLISHED)[HEADLINE] / "environment.json"),
+    **read_environment(featured(HOME / PUBLISHED)[HEADLINE] / "environment.json"),
     "device": "nvidia-made-up",
     "name": "NVIDIA Made Up",
     "fingerprint": {"driver": "1", "uuids": ["GPU-1c0ffee-0000"]},

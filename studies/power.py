@@ -30,7 +30,8 @@ from ladder.analysis import repeatability
 from ladder.analysis.compare import changes
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import limits, made_from, of_table
-from ladder.core.files import ROOT, write_whole
+from ladder.core.files import write_whole
+from ladder.core.places import HOME
 from ladder.devices.lock import first_gpu
 from ladder.model.kernel_file import discover
 from ladder.storage import published_index
@@ -74,14 +75,14 @@ def checkout(folder: Path, kernels: Sequence[str], percent: int) -> Checkout:
     """A copy of the project with kernels slowed by so many per cent."""
     copied = Checkout(folder)
     for path in (f"kernels/cuda/{name}.cu" for name in kernels if percent):
-        copied.write(path, slow_down((ROOT / path).read_text(), percent))
+        copied.write(path, slow_down((HOME / path).read_text(), percent))
     return copied
 
 
 def compared(before: Path, after: Path) -> pd.DataFrame:
     """What `ladder compare` says of two datasets of a machine, with M, N and K."""
     first, second = Dataset.open(before), Dataset.open(after)
-    known = limits(ROOT / PUBLISHED, first.environment, second.environment, "time_")
+    known = limits(HOME / PUBLISHED, first.environment, second.environment, "time_")
     return changes(first, second, known).merge(sizes(first), on="problem")
 
 
@@ -143,7 +144,7 @@ def two_percent() -> None:
         "called faster or slower",
         gpu,
         measured,
-        [kernel for kernel in discover(ROOT).values() if kernel.name in KERNELS],
+        [kernel for kernel in discover(HOME).values() if kernel.name in KERNELS],
         uuids=[gpu.uuids[0]],
         binaries=timed,
     )
@@ -246,7 +247,7 @@ def contents(published: Path) -> dict[Path, bytes]:
 
 def false_positives() -> None:
     """Compare every two published runs on a machine."""
-    made = contents(ROOT / PUBLISHED)
+    made = contents(HOME / PUBLISHED)
     if not made:
         sys.exit("no machine has two published runs with a confirmation: nothing to compare")
     for path, content in made.items():

@@ -24,7 +24,7 @@ from typing import Any
 import answer
 from answer import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.core.types import OF_CUDA
 from ladder.devices.lock import first_gpu
 from ladder.measuring.gauntlet import describe
@@ -165,7 +165,7 @@ def main() -> None:
     gpu = first_gpu()
     kernels = [
         kernel
-        for kernel in discover(ROOT).values()
+        for kernel in discover(HOME).values()
         if fnmatch(kernel.id, given.kernels) and kernel.kind == "cuda" and not kernel.rival
     ]
     with tempfile.TemporaryDirectory() as scratch:

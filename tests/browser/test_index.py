@@ -9,7 +9,7 @@ import shutil
 import pytest
 import synthetic
 from ladder.analysis.dataset import Dataset
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.figures import explorer
 from ladder.model.kernel_file import discover
 from selenium import webdriver
@@ -50,7 +50,7 @@ def browser():
 def given(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "nvidia-a"
     written = synthetic.write(folder, problems=PROBLEMS, kernels=KERNELS, processes=3)
-    dataset = Dataset.open(written, discover(ROOT).values())
+    dataset = Dataset.open(written, discover(HOME).values())
     return dataset.best, dataset.environment
 
 

@@ -18,7 +18,7 @@ from clusters import PROMPT, Job, Run, Slurm, wait
 from ladder.core.errors import NOTHING_MEASURED
 from ladder.devices.detect import detect_cpu
 from ladder.storage import journal, samples
-from planted import ROOT, Project
+from planted import HOME, Project
 from prompt import SEEN, states
 
 pytestmark = pytest.mark.slurm
@@ -182,7 +182,7 @@ def test_what_failed_is_submitted_again_and_asks_for_more(smoke):
 def test_the_commands_on_the_page_work(smoke):
     """All in blocks of `sh`; those that cannot be tried here are in blocks of `text`."""
     for page in ("slurm", "clusters"):
-        text = (ROOT / "docs" / f"{page}.md").read_text()
+        text = (HOME / "docs" / f"{page}.md").read_text()
         commands = [
             line
             for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
@@ -332,7 +332,7 @@ def test_a_job_goes_on_where_it_was_after_cancelling_a_dead_node_and_ctrl_c(own,
 def test_by_its_submit_command_and_after_ctrl_c(own, slurm):
     profile = own.folder / "profiles" / "cluster-generic" / "config.yaml"
     shown = re.findall(
-        r"```yaml\n# tested\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL
+        r"```yaml\n# tested\n(.*?)```", (HOME / "docs" / "clusters.md").read_text(), re.DOTALL
     )
     profile.write_text(
         yaml.safe_dump(yaml.safe_load(profile.read_text()) | yaml.safe_load(shown[0]))

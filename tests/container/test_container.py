@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 from ladder.core.errors import NOTHING_MEASURED
-from planted import C_RIGHT, ROOT, c_kernel
+from planted import C_RIGHT, HOME, c_kernel
 
 # building the image takes the first test minutes
 pytestmark = [pytest.mark.container, pytest.mark.timeout(3600)]
 
-PAGE = (ROOT / "docs" / "container.md").read_text()
+PAGE = (HOME / "docs" / "container.md").read_text()
 HARDENED = [
     "podman",
     "run",
@@ -48,7 +48,7 @@ SLIM = [
 ] + ["--dpkgopt=force-unsafe-io"]
 LOCKED = set(
     re.findall(
-        r"^([a-z0-9-]+)==([^ ]+)", (ROOT / "envs" / "requirements.lock").read_text(), re.MULTILINE
+        r"^([a-z0-9-]+)==([^ ]+)", (HOME / "envs" / "requirements.lock").read_text(), re.MULTILINE
     )
 )
 LOCK = dict(LOCKED)  # some have another version for each Python; none of those this file looks up
@@ -93,7 +93,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         "IMAGE_ARGS": shlex.join(arguments),
     }
 
-    def run(*command: str, cwd: Path = ROOT, code: int = 0) -> str:
+    def run(*command: str, cwd: Path = HOME, code: int = 0) -> str:
         done = subprocess.run(
             command,
             cwd=cwd,
@@ -152,7 +152,7 @@ def test_a_user_without_rights_runs_the_smoke_campaign(results: Path) -> None:
     (environment,) = results.glob("smoke/*/environment.json")
     assert (environment.parent / "figures" / "performance-warm.svg").stat().st_size > 5000
     assert (results / "smoke" / "build" / "sm_90" / "03_shared_tile" / "resources.csv").exists()
-    head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
+    head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=HOME, text=True).strip()
     assert json.loads(environment.read_text())["project"]["commit"] == head
     # published figures byte for byte: the job that holds them against their checksums has passed
     assert (results / "redrawn" / REDRAWN / "drawn.checked").exists()
@@ -190,7 +190,7 @@ def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> N
     tmp_path.chmod(0o755)
     brought = ["CONTRIBUTING.md", "README.md", "docs", "pyproject.toml", "results/published"]
     brought += ["book", "studies", "tests"]
-    mounts = [f"--volume={ROOT / name}:/opt/gemm-ladder/{name}:ro" for name in brought]
+    mounts = [f"--volume={HOME / name}:/opt/gemm-ladder/{name}:ro" for name in brought]
     settings = ["--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis"]
     start = (
         "import site; site.addsitedir('/tmp/packages'); import pytest; raise "
@@ -277,7 +277,7 @@ def test_two_builds_hold_the_same(run: Run, image: str, tmp_path: Path) -> None:
 def test_the_labels_say_what_it_is(run: Run, image: str) -> None:
     (config,) = json.loads(run("podman", "image", "inspect", image))
     prefix = "org.opencontainers.image."
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
     for label, value in (
         ("version", re.escape(project["version"])),
         ("licenses", project["license"]),
@@ -370,7 +370,7 @@ def test_every_command_of_the_page_runs(
     )
     assert len(commands) > 4
     (tmp_path / "kernels").mkdir()
-    shutil.copytree(ROOT / "kernels", tmp_path / "kernels", dirs_exist_ok=True)
+    shutil.copytree(HOME / "kernels", tmp_path / "kernels", dirs_exist_ok=True)
     commands.remove("make image")  # by which the image was made
     drawing = [index for index, command in enumerate(commands) if command.endswith(" published")]
     for index in drawing:
@@ -395,7 +395,7 @@ CAREFUL = """
 def test_a_strangers_kernel_runs_as_the_page_on_trust_says(
     run: Run, image: str, tmp_path: Path
 ) -> None:
-    page = (ROOT / "docs" / "trust.md").read_text()
+    page = (HOME / "docs" / "trust.md").read_text()
     includes = "".join(
         f"#include <{name}.h>\n" for name in ("fcntl", "netinet/in", "sys/socket", "unistd")
     )

@@ -14,7 +14,7 @@ from ladder.core import clock
 from ladder.devices.detect import detect_cpu
 from ladder.devices.lock import first_gpu
 from ladder.model.kernel import Configuration
-from planted import ROOT
+from planted import HOME
 from planted_frauds import INCLUDE, NOTES, StuckClock, assemble, by_kind, complaints
 
 
@@ -23,7 +23,7 @@ def test_there_are_forty_and_the_page_says_what_becomes_of_each():
     assert len(frauds) >= 40
     rows = re.findall(
         r"^\| [^|]+ \(`(\w+)`\) \| [^|]+ \| ([^|]*?) ?\| ([^|]*?) ?\|$",
-        (ROOT / "docs" / "frauds.md").read_text(),
+        (HOME / "docs" / "frauds.md").read_text(),
         re.MULTILINE,
     )
     documented = {

@@ -46,7 +46,7 @@ from ladder.model.hardware_limits import peak_tflops
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 from on_gpu import KERNELS, LAYOUTS, given, use
-from planted import ROOT, Project
+from planted import HOME, Project
 
 pytestmark = pytest.mark.gpu
 
@@ -582,7 +582,7 @@ def test_what_runs_below_ncu_launches_a_configuration(gpu, tmp_path):
     }
     command = [sys.executable, "-m", "ladder.measuring.counters", json.dumps(task)]
     done = subprocess.run(
-        command, cwd=ROOT / "workflow", capture_output=True, text=True, check=False
+        command, cwd=HOME / "workflow", capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
@@ -618,7 +618,7 @@ def test_cold_launches_take_turns_on_copies_that_together_exceed_the_l2(gpu):
 def test_an_exported_kernel_gives_the_bits_of_the_pipeline_and_is_right_beside_cublas(
     gpu, name, problem, tmp_path
 ):
-    kernel = kernel_file.discover(ROOT)[f"cuda/{name}"]
+    kernel = kernel_file.discover(HOME)[f"cuda/{name}"]
     size = ELEMENT_TYPES[problem.element_type].size
     configuration = Configuration(problem.element_type, tuple(kernel.parameters.items()))
     (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, tmp_path / "build", 1)

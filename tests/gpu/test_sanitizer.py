@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from ladder.model.kernel_file import discover
-from planted import ROOT, Project
+from planted import HOME, Project
 from waiting import LIMIT
 
 pytestmark = pytest.mark.gpu
@@ -73,7 +73,7 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("tool", ["racecheck", "memcheck", "synccheck"])
 def test_every_rung_is_clean(tool, share, binaries, record_property):
-    errors, output = sanitize(tool, ROOT, binaries / str(share), f"{share}/{SHARES}")
+    errors, output = sanitize(tool, HOME, binaries / str(share), f"{share}/{SHARES}")
     done = re.search(r"(\d+) launches, 0 wrong", output)
     found = {"tool": tool, "errors": errors, "launches": int(done[1]) if done else 0}
     for name, value in found.items():
@@ -90,7 +90,7 @@ def test_every_rung_is_clean(tool, share, binaries, record_property):
     ],
 )
 def test_a_planted_fault_is_found(project: Project, tmp_path, tool, right, wrong):
-    shutil.copytree(ROOT / "tests" / "gpu", project.folder / "tests" / "gpu")
+    shutil.copytree(HOME / "tests" / "gpu", project.folder / "tests" / "gpu")
     for path in (project.folder / "kernels" / "cuda").glob("*.cu"):
         if path.stem != "03_shared_tile":
             path.unlink()

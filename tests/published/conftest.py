@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ladder.analysis.dataset import Dataset
 from ladder.claims import judge
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import discover
 from ladder.storage.dataset_layout import PUBLISHED
@@ -37,8 +37,8 @@ def opened() -> Iterator[Callable[[Path], Dataset]]:
     A dataset has the models of all kernels, whoever opens it. Repeats, from which nothing is drawn,
     have none.
     """
-    kernels, read, evaluated = discover(ROOT).values(), Dataset.open, cache(Dataset.tables)
-    shown = set(featured(ROOT / PUBLISHED).values())
+    kernels, read, evaluated = discover(HOME).values(), Dataset.open, cache(Dataset.tables)
+    shown = set(featured(HOME / PUBLISHED).values())
 
     @cache
     def open_once(folder: Path) -> Dataset:
@@ -46,7 +46,7 @@ def opened() -> Iterator[Callable[[Path], Dataset]]:
 
     def open_any(folder: Path, kernels: Iterable[Kernel] = ()) -> Dataset:
         # of tests' own small checkouts, which they publish again, nothing is kept
-        return open_once(folder) if ROOT in folder.parents else read(folder, kernels)
+        return open_once(folder) if HOME in folder.parents else read(folder, kernels)
 
     patch = pytest.MonkeyPatch()
     patch.setattr(Dataset, "open", open_any)
@@ -59,7 +59,7 @@ def opened() -> Iterator[Callable[[Path], Dataset]]:
 
 @pytest.fixture(scope="session")
 def published() -> Path:
-    return ROOT / PUBLISHED
+    return HOME / PUBLISHED
 
 
 @pytest.fixture(scope="session")
@@ -73,12 +73,12 @@ def datasets(published: Path) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def of_published(opened: Callable[[Path], Dataset]) -> list[dict[str, Any]]:
     """What the published data say to the claims, judged anew."""
-    return judge.of_published(ROOT)
+    return judge.of_published(HOME)
 
 
 @pytest.fixture(scope="session")
 def story(opened: Callable[[Path], Dataset], of_published: list[dict[str, Any]]) -> Story:
     """What the pages are filled from."""
-    story = Story(ROOT)
+    story = Story(HOME)
     story.entries = of_published
     return story

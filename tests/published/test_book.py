@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.figures import main_loops, precisions
 from ladder.model.kernel import code_digest
 from ladder.model.kernel_file import known
@@ -21,7 +21,7 @@ from book.__main__ import main
 from book.data import Story
 
 PAGES = {page.name: page.read_text() for page in pages.LADDER.glob("*.md")}
-IMAGES = ROOT / "docs" / "img"
+IMAGES = HOME / "docs" / "img"
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def small(tmp_path):
 def test_one_page_can_be_filled_alone(small, monkeypatch):
     text = "<!-- cell: rate 02_second 64 --><!-- end -->"
     page, other = (written(small / name, text) for name in ("page.md", "other.md"))
-    monkeypatch.setattr("book.__main__.ROOT", small)
+    monkeypatch.setattr("book.__main__.HOME", small)
     monkeypatch.setattr(pages, "DOCUMENTS", (page, other))
     with pytest.raises(InputError, match=r"README\.md; expected a page with generated parts"):
         main([str(small / "README.md")])
@@ -124,7 +124,7 @@ def test_the_table_of_the_power_limit_has_each_launch_beside_the_least_time(smal
 )
 def test_a_marker_that_cannot_be_filled_is_named(text, message):
     with pytest.raises(InputError, match=f"page: {message}"):
-        pages.fill(text, Story(ROOT))
+        pages.fill(text, Story(HOME))
 
 
 def test_the_figure_of_main_loops_has_a_bar_for_each_rung_of_the_main_line(small, tmp_path):
@@ -144,7 +144,7 @@ def test_the_figure_of_main_loops_has_a_bar_for_each_rung_of_the_main_line(small
 def test_every_kernel_is_told():
     for name, kernel in known().items():
         if kernel.rival:
-            assert f"[{name}](" in (ROOT / "docs" / "languages.md").read_text()
+            assert f"[{name}](" in (HOME / "docs" / "languages.md").read_text()
         else:
             assert any(f"\n`{name}`, from " in text for text in PAGES.values()), (
                 f"{name} has no page in docs/ladder/"
@@ -249,7 +249,7 @@ WRITTEN = ("data.md", "faults.md", "frauds.md")
 ALL_PAGES = sorted(
     page
     for folder in ("", "docs", "docs/ladder", "config")
-    for page in (ROOT / folder).glob("*.md")
+    for page in (HOME / folder).glob("*.md")
     if page.name not in WRITTEN
 )
 

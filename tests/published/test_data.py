@@ -13,7 +13,7 @@ import yaml
 from columns import fits
 from ladder.analysis import repeatability
 from ladder.cli import publish
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.figures import explorer
 from ladder.model.hardware_limits import peak_tflops
 from ladder.storage import columns, samples
@@ -50,7 +50,7 @@ def sha256(path):
 
 def test_every_picture_on_a_page_is_the_one_that_is_drawn(published):
     """`snakemake published` draws them again."""
-    pictures = [path.relative_to(published.resolve()) for path in sorted(publish.pictures(ROOT))]
+    pictures = [path.relative_to(published.resolve()) for path in sorted(publish.pictures(HOME))]
     assert pictures
     for picture in pictures:
         drawn = publish.read_sums(published.joinpath(*picture.parts[:2]))[
@@ -107,7 +107,7 @@ def test_confirmations_include_all_that_repeats_cannot_distinguish(published):
     """The default campaign, which is of float32, confirms every candidate within the repeat limit
     of the best.
     """
-    within = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())["confirm"]["within"]
+    within = yaml.safe_load((HOME / "config" / "config.yaml").read_text())["confirm"]["within"]
     for path in published.glob("repeat-*.csv"):
         limits = pd.read_csv(path).query("state == 'warm' and element_type == 'float32'")
         assert 1 - math.exp(-limits["repeat_limit"].max()) <= within

@@ -3,7 +3,7 @@ its budgets and what an H100 took.
 """
 
 import yaml
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.storage.dataset_layout import PUBLISHED
@@ -42,7 +42,7 @@ def estimate(campaign, dataset):
 
 def test_the_laptop_campaign_takes_less_than_five_minutes(opened, published):
     campaign = campaign_file.load(
-        yaml.safe_load((ROOT / "config" / "laptop.yaml").read_text()), "laptop.yaml", discover(ROOT)
+        yaml.safe_load((HOME / "config" / "laptop.yaml").read_text()), "laptop.yaml", discover(HOME)
     )
-    parts = estimate(campaign, opened(featured(ROOT / PUBLISHED)["nvidia-h100-80gb-hbm3/default"]))
+    parts = estimate(campaign, opened(featured(HOME / PUBLISHED)["nvidia-h100-80gb-hbm3/default"]))
     assert sum(parts.values()) < 300, parts

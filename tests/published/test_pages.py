@@ -7,7 +7,7 @@ import pytest
 from ladder.analysis.dataset import Dataset
 from ladder.claims import judge, report
 from ladder.cli import publish
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.figures import main_loops, precisions
 from ladder.storage.published_index import HEADLINE, featured
 
@@ -15,7 +15,7 @@ from book import count_loops, data_dictionary, loops, pages, rungs
 
 
 def test_the_claims_are_what_the_data_say(of_published):
-    assert judge.claimed(of_published) == judge.read_published(ROOT), (
+    assert judge.claimed(of_published) == judge.read_published(HOME), (
         "results/published/claims.json is stale: .venv/bin/python -m book"
     )
 
@@ -28,7 +28,7 @@ def test_no_published_claim_fails(of_published):
 
 
 @pytest.mark.parametrize(
-    "document", pages.DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT))
+    "document", pages.DOCUMENTS, ids=lambda document: str(document.relative_to(HOME))
 )
 def test_a_page_is_filled_from_the_data(document, request):
     text = document.read_text()
@@ -43,7 +43,7 @@ def test_the_table_of_all_rungs_is_current(story):
 
 
 def test_the_main_loops_are_those_that_the_compiler_makes(story):
-    committed = json.loads((ROOT / loops.COUNTS).read_text())["loops"]
+    committed = json.loads((HOME / loops.COUNTS).read_text())["loops"]
     assert count_loops.count(story) == committed, (
         "results/published/main-loops.json is stale: .venv/bin/python -m book.count_loops"
     )
@@ -59,13 +59,13 @@ def test_the_figures_of_the_pages_are_current(story, tmp_path):
 
 
 def test_the_data_dictionary_page_is_current():
-    assert (ROOT / "docs" / "data.md").read_text() == data_dictionary.page()
+    assert (HOME / "docs" / "data.md").read_text() == data_dictionary.page()
 
 
 def test_the_page_of_the_container_has_the_measured_sizes(published):
     facts, page = (
         json.loads((published / "robustness" / "image.json").read_text()),
-        (ROOT / "docs" / "container.md").read_text(),
+        (HOME / "docs" / "container.md").read_text(),
     )
     # parts of other parts
     inside = {name: facts["parts"][name] for name in ("cuBLASLt", "bytecode")}
@@ -90,7 +90,7 @@ def test_the_example_of_the_data_dictionary_prints_the_ratios_of_each_rung(
     folder = tmp_path / "results" / "redrawn" / HEADLINE
     best = publish.tabulate(Dataset.open(featured(published)[HEADLINE]), folder)["best"]
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "data.md").read_text()
+    page = (HOME / "docs" / "data.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(example, {})
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]

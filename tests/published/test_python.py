@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from planted import ROOT
+from planted import HOME
 
 CHEAP = """
 import sys
@@ -21,9 +21,9 @@ def run(tmp_path):
     """Run code in a fresh process, in a folder that has the kernels and the published data; returns
     what it printed.
     """
-    (tmp_path / "kernels").symlink_to(ROOT / "kernels")
+    (tmp_path / "kernels").symlink_to(HOME / "kernels")
     (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "published").symlink_to(ROOT / "results" / "published")
+    (tmp_path / "results" / "published").symlink_to(HOME / "results" / "published")
 
     def run(*cells):
         done = subprocess.run(
@@ -45,7 +45,7 @@ def test_importing_the_package_is_cheap(run):
 
 
 def test_the_blocks_of_the_page_run_one_after_another(run, tmp_path):
-    page = (ROOT / "docs" / "python.md").read_text()
+    page = (HOME / "docs" / "python.md").read_text()
     printed = run(*re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
     assert re.match(r"correct \d", printed)
     assert "04_vectorized_parallel" in printed
@@ -55,7 +55,7 @@ def test_the_blocks_of_the_page_run_one_after_another(run, tmp_path):
 
 
 def test_the_notebook_runs_cell_by_cell(run):
-    cells = json.loads((ROOT / "docs" / "judge.ipynb").read_text())["cells"]
+    cells = json.loads((HOME / "docs" / "judge.ipynb").read_text())["cells"]
     assert all(not cell.get("outputs") for cell in cells)
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     assert run(*code, "print(verdict.status, type(figure).__name__)") == "correct Figure\n"

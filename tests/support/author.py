@@ -13,13 +13,13 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.devices.detect import detect_cpu
 from ladder.storage.dataset_layout import PUBLISHED
 from planted import Project
 from trying import edit, ladder
 
-PAGE = ROOT / "docs" / "first-kernel.md"
+PAGE = HOME / "docs" / "first-kernel.md"
 FILE = "kernels/cpu/mine.c"
 LOOP = "    for (int k = 0; k < K && alpha != 0; ++k) {\n"
 BY_FOURS = """    int k = alpha == 0 ? K : 0;
@@ -43,7 +43,7 @@ def session(project: Project) -> list[str]:
     """The steps of a session in a copy of the project: commands with what they print, and the edits
     between them.
     """
-    shutil.copytree(ROOT / PUBLISHED, project.folder / PUBLISHED)
+    shutil.copytree(HOME / PUBLISHED, project.folder / PUBLISHED)
     path, log = project.folder / FILE, []
 
     def run(*arguments: str) -> None:

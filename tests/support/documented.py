@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import synthetic
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from planted import Project
 
 PAGES = {
-    path.relative_to(ROOT).as_posix(): path.read_text()
+    path.relative_to(HOME).as_posix(): path.read_text()
     for path in (
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "config" / "README.md",
-        *sorted(ROOT.glob("docs/**/*.md")),
+        HOME / "README.md",
+        HOME / "CONTRIBUTING.md",
+        HOME / "config" / "README.md",
+        *sorted(HOME.glob("docs/**/*.md")),
     )
 }
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -380,13 +380,13 @@ class Stranger(Project):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         for name in ("docs", "book", "studies", "tests", "results/published"):
-            shutil.copytree(ROOT / name, folder / name)
+            shutil.copytree(HOME / name, folder / name)
         for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", ".gitignore"):
-            shutil.copy(ROOT / name, folder)
+            shutil.copy(HOME / name, folder)
         for name in ("ladder", "snakemake"):
             script = f'#!/bin/sh\nexec {self.python} -m {name} "$@"\n'
             self.write(f".venv/bin/{name}", script).chmod(0o755)
-        (folder / ".venv" / "bin" / "uv").symlink_to(ROOT / ".venv" / "bin" / "uv")
+        (folder / ".venv" / "bin" / "uv").symlink_to(HOME / ".venv" / "bin" / "uv")
         own = (
             'campaign: mine, devices: [cpu], kernels: ["cpu/02*"], problems: {cpu: [{square: 64}]}'
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from planted import written
 
 PTX, TRITON = "64_ptx.ptx", "65_triton.py"
@@ -22,7 +22,7 @@ class Planted:
 
     def write(self, folder: Path) -> Path:
         """Write the kernel with its fault below a folder of kernels; return its path."""
-        text = (ROOT / "kernels" / "cuda" / self.file).read_text()
+        text = (HOME / "kernels" / "cuda" / self.file).read_text()
         for right, wrong in self.edits.items():
             assert right in text, self
             text = text.replace(right, wrong, 1)

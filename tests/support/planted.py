@@ -7,14 +7,14 @@ from typing import Any
 
 import pandas as pd
 import synthetic
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.devices.simulation import VARIABLE
 
 # pytest has it; scripts of this folder that are run by hand have not
-sys.path.append(str(ROOT / "studies"))
+sys.path.append(str(HOME / "studies"))
 from checkout import Checkout
 
-SIMULATED = ROOT / "tests" / "support" / "simulated.py"
+SIMULATED = HOME / "tests" / "support" / "simulated.py"
 """The GPUs that are not there; what a launch does there is what the kernel's file says behind `//
 python: `, else the right thing.
 """

@@ -20,7 +20,7 @@ from ladder.core import places, yaml_schema
 from ladder.devices.cpu import Cpu
 from ladder.measuring import session, worker
 from ladder.measuring import trial as measuring_trial
-from planted import ROOT, Project
+from planted import HOME, Project
 
 INTERVAL = r"[\d.e+-]+ \(interval (?:[\d.e+-]+ to [\d.e+-]+|not known)\)"
 SINCE = "since the last correct try: "
@@ -88,7 +88,7 @@ class Trials:
         self.root, self.capsys, self.kept = root, capsys, root / "results" / "try"
         for kind in ("cuda", "cpu"):
             (root / "kernels" / kind).mkdir(parents=True)
-        (root / "envs").symlink_to(ROOT / "envs")
+        (root / "envs").symlink_to(HOME / "envs")
         monkeypatch.setattr(new_kernel, "STARTS", new_kernel.STARTS)  # of the checkout
         monkeypatch.setattr(places, "HOME", root)
         monkeypatch.chdir(root)

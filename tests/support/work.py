@@ -8,7 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 
 
 class Work(NamedTuple):
@@ -25,7 +25,7 @@ def _bytes() -> tuple[int, int]:
     return int(counts["rchar"]), int(counts["wchar"])
 
 
-def of(call: Callable[[], object], package: Path = ROOT / "workflow") -> Work:
+def of(call: Callable[[], object], package: Path = HOME / "workflow") -> Work:
     """Return the work of a call."""
     lines, folder = 0, str(package)
 

@@ -10,7 +10,7 @@ from ladder.core.errors import InputError
 from ladder.devices import detect
 from ladder.devices.detect import DetectedDevice
 from ladder.model import campaign, campaign_file
-from planted import ROOT, written
+from planted import HOME, written
 from rungs import ALL as KERNELS
 
 BASE = """
@@ -308,13 +308,13 @@ def test_a_job_compares_the_machine_it_was_sent_to_with_its_partition(node7, che
 
 def published(name: str) -> campaign.Campaign:
     """A campaign of the project; `all` is there whatever of it is published."""
-    data = yaml_schema.load((ROOT / "config" / name).read_text(), name)
+    data = yaml_schema.load((HOME / "config" / name).read_text(), name)
     data = {key: "all" if value == "published" else value for key, value in data.items()}
     return campaign_file.load(data, name, KERNELS)
 
 
 def test_every_campaign_of_the_project_is_good():
-    for path in (ROOT / "config").glob("*.yaml"):
+    for path in (HOME / "config").glob("*.yaml"):
         if path.name != "claims.yaml":
             published(path.name)
     assert campaign_file.find("default").name == "config.yaml"
@@ -347,9 +347,9 @@ def test_a_device_kind_may_be_confirmed_in_its_own_way():
     ("schema", "page"), [("kernel", "docs/header.md"), ("config", "config/README.md")]
 )
 def test_the_page_of_a_file_explains_every_key(schema, page):
-    path = ROOT / "workflow" / "schemas" / f"{schema}.schema.yaml"
+    path = HOME / "workflow" / "schemas" / f"{schema}.schema.yaml"
     keys = yaml_schema.load(path.read_text(), schema)["properties"]
-    text = (ROOT / page).read_text()
+    text = (HOME / page).read_text()
     assert [key for key in keys if f"`{key}`" not in text] == []
 
 

@@ -12,7 +12,7 @@ from ladder.core.errors import InputError
 from ladder.devices import detect
 from ladder.devices.detect import DetectedDevice
 from ladder.pipeline.campaigns import Campaigns
-from planted import ROOT, written
+from planted import HOME, written
 from synthetic import index
 
 CPU = DetectedDevice("cpu-y", "cpu", "Y", "cpu-y", 2**40)
@@ -24,7 +24,7 @@ WIDE = (
 )
 
 
-MINE = (ROOT / "kernels" / "cpu" / "02_reordered_ikj.c").read_text()
+MINE = (HOME / "kernels" / "cpu" / "02_reordered_ikj.c").read_text()
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(places, "HOME", tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kernels" / "cuda").mkdir(parents=True)
-    shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
+    shutil.copytree(HOME / "kernels" / "include", tmp_path / "kernels" / "include")
     kernel(tmp_path, "02_reordered_ikj", MINE)
     for name in ("default", "reproduce"):
         write(tmp_path, f"config/{name}.yaml", BASE | {"campaign": name})

@@ -11,7 +11,7 @@ from ladder.claims import judge as judged
 from ladder.claims.definitions import COUNT, NEAR, SIGN, Claim
 from ladder.claims.evidence import Data, Finding
 from ladder.claims.judge import FAILED, REPRODUCED, UNSURE
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.storage.dataset_layout import PUBLISHED
@@ -19,11 +19,11 @@ from ladder.storage.published_index import featured, kernel_ids
 
 
 def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():
-    data = yaml.safe_load((ROOT / "config" / "reproduce.yaml").read_text())
-    data["kernels"] = kernel_ids(featured(ROOT / PUBLISHED).values(), ["float32"])
-    plan = campaign_file.load(data, "reproduce.yaml", discover(ROOT))
+    data = yaml.safe_load((HOME / "config" / "reproduce.yaml").read_text())
+    data["kernels"] = kernel_ids(featured(HOME / PUBLISHED).values(), ["float32"])
+    plan = campaign_file.load(data, "reproduce.yaml", discover(HOME))
     names = {kernel.name for kernel in plan.kernels.values()}
-    for claim in definitions.read(ROOT):
+    for claim in definitions.read(HOME):
         if claim.test != COUNT:
             problems = plan.problems(claim.where.get("kind", "cuda"), "float32")
             assert set(claim.rows["problem"]) <= {problem.label for problem in problems}, claim.id

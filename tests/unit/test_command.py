@@ -9,7 +9,7 @@ import pytest
 from ladder.cli import main as command
 from ladder.cli import publish
 from ladder.storage import published_index
-from planted import ROOT
+from planted import HOME
 
 LADDER = Path(sys.executable).with_name("ladder")
 
@@ -60,7 +60,7 @@ def test_what_is_not_a_dataset_is_one_line(tmp_path):
 @pytest.mark.slow
 def test_who_stops_reading_is_no_error():
     """As `| head` does."""
-    first, second, *_ = published_index.runs(ROOT / "results" / "published").values()
+    first, second, *_ = published_index.runs(HOME / "results" / "published").values()
     command = [LADDER, "compare", first, second]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
@@ -75,7 +75,7 @@ def test_who_stops_reading_is_no_error():
 def test_publish_passes_on_what_it_is_given(options, given, monkeypatch, capsys):
     monkeypatch.setattr(publish, "publish", lambda *passed: passed)
     command.main(["publish", "here", "why not", *options])
-    passed = Path("here"), ROOT / "results" / "published", "why not", *given
+    passed = Path("here"), HOME / "results" / "published", "why not", *given
     assert capsys.readouterr().out == f"published {passed}; now commit it\n"
 
 
@@ -83,5 +83,5 @@ def test_publish_without_a_dataset_draws_all_again(monkeypatch, capsys):
     monkeypatch.setattr(publish, "redraw", lambda published: [published / "a", published / "b"])
     command.main(["publish"])
     assert capsys.readouterr().out == "".join(
-        f"drew {ROOT}/results/published/{name} again\n" for name in "ab"
+        f"drew {HOME}/results/published/{name} again\n" for name in "ab"
     )

@@ -13,7 +13,7 @@ from ladder.compiling import compile as compiling
 from ladder.compiling import compilers
 from ladder.core.errors import InputError
 from ladder.model import kernel_file
-from planted import CU_RIGHT, ROOT, c_kernel, cuda_kernel, written
+from planted import CU_RIGHT, HOME, c_kernel, cuda_kernel, written
 
 NVRTC = ("compiler", "nvrtc")
 TEXT = cuda_kernel("t", CU_RIGHT)
@@ -22,7 +22,7 @@ TEXT = cuda_kernel("t", CU_RIGHT)
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("LADDER_STORE", str(tmp_path / "store"))
-    shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
+    shutil.copytree(HOME / "kernels" / "include", tmp_path / "kernels" / "include")
     return tmp_path
 
 
@@ -221,7 +221,7 @@ def test_compiling_needs_no_driver(tmp_path):
     """The message of a compile error comes through, and no folder is left behind."""
     command = [sys.executable, "-c", NO_DRIVER]
     env = os.environ | {"TMPDIR": str(tmp_path)}
-    said = subprocess.check_output(command, cwd=ROOT / "workflow", env=env, text=True)
+    said = subprocess.check_output(command, cwd=HOME / "workflow", env=env, text=True)
     assert "said:" in said
     assert "oops" in said
     assert list(tmp_path.iterdir()) == []

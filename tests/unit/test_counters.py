@@ -7,7 +7,7 @@ import pytest
 from ladder.measuring import counters
 from ladder.measuring.counters import METRICS, NotCounted, count, parse, profile
 from ladder.model import kernel_file
-from planted import ROOT, written
+from planted import HOME, written
 
 SUMS = ["global_read_sectors", "dram_read_bytes", "dram_write_bytes", "instructions"]
 METRIC = [METRICS[name] for name in SUMS]
@@ -107,7 +107,7 @@ def test_where_the_first_has_no_counts_the_others_are_not_tried():
 
 
 def test_the_largest_square_up_to_the_limit_is_counted(tmp_path):
-    kernel = kernel_file.discover(ROOT)["cuda/02_naive_coalesced"]
+    kernel = kernel_file.discover(HOME)["cuda/02_naive_coalesced"]
     row = {
         "kernel": kernel.name,
         "configuration": "BX=32 BY=8",

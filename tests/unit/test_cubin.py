@@ -5,7 +5,7 @@ the tensor cores.
 import pytest
 from ladder.compiling import compilers, cubin
 from ladder.model.kernel import Configuration
-from planted import ROOT
+from planted import HOME
 from rungs import ALL
 
 pytestmark = pytest.mark.slow
@@ -100,7 +100,7 @@ extern "C" __global__ void gemm(const half* A, const half* B, float* C) {
 
 
 def compiled(source, arch="sm_90", compiler="nvcc"):
-    return compilers.compile_source(compiler, source, arch, [ROOT / "kernels" / "include"])[0]
+    return compilers.compile_source(compiler, source, arch, [HOME / "kernels" / "include"])[0]
 
 
 def found_in(what, arch="sm_90", compiler="nvrtc"):

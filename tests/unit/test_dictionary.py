@@ -7,7 +7,7 @@ import synthetic
 from columns import fits
 from ladder.analysis.compare import flat
 from ladder.analysis.dataset import Dataset
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.measuring import counters
 from ladder.model.kernel_file import discover
 from ladder.storage import columns, csv_files, samples
@@ -20,7 +20,7 @@ def folder(tmp_path_factory):
     folder = synthetic.write(
         tmp_path_factory.mktemp("data") / "nvidia-a", problems=synthetic.SMALL, processes=3
     )
-    for name, table in Dataset.open(folder, discover(ROOT).values()).tables().items():
+    for name, table in Dataset.open(folder, discover(HOME).values()).tables().items():
         csv_files.write_csv(table, folder / f"{name}.csv")
     return folder
 
@@ -55,7 +55,7 @@ def test_counters_have_the_columns_of_the_dictionary():
 
 def test_every_key_of_a_published_environment_is_in_it():
     known = [column.name for column in columns.environment()]
-    for path in (ROOT / PUBLISHED).rglob("environment.json"):
+    for path in (HOME / PUBLISHED).rglob("environment.json"):
         for key in flat(read_environment(path)):
             assert key in known or any(
                 name.endswith("*") and key.startswith(name[:-1]) for name in known

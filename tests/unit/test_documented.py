@@ -9,7 +9,7 @@ import documented
 import yaml
 from documented import CI
 from ladder.cli.main import parser
-from planted import ROOT
+from planted import HOME
 from rungs import ALL as KERNELS
 
 NAMES = [*documented.commands(), *(block.name for block in documented.blocks())]
@@ -32,12 +32,12 @@ def test_every_command_and_block_has_a_way_and_no_row_is_left_over():
 def test_what_is_said_to_run_a_command_is_there():
     ways = {way.where for way, _ in documented.IN_A_CLONE} | documented.ELSEWHERE.keys()
     for file, _, test in (where.partition("::") for where in ways if "::" in where):
-        assert f"\ndef {test}(" in (ROOT / file).read_text(), test
+        assert f"\ndef {test}(" in (HOME / file).read_text(), test
 
 
 def made_by_ci():
     """What `.ci/run` makes, and what that depends on."""
-    script, makefile = (ROOT / ".ci" / "run").read_text(), (ROOT / "Makefile").read_text()
+    script, makefile = (HOME / ".ci" / "run").read_text(), (HOME / "Makefile").read_text()
     loops = " ".join(re.findall(r"^for target in (.*); do$", script, re.MULTILINE))
     made = [*loops.split(), *re.findall(r"^make ?(\S*)", script, re.MULTILINE)]
     for target in made:
@@ -51,7 +51,7 @@ def made_by_ci():
 
 
 def test_what_ci_is_said_to_run_it_runs():
-    texts = [(ROOT / name).read_text() for name in (".ci/run", "Makefile")]
+    texts = [(HOME / name).read_text() for name in (".ci/run", "Makefile")]
     made = made_by_ci()
     for command in documented.commands():
         if documented.way(command) is None and any(
@@ -61,7 +61,7 @@ def test_what_ci_is_said_to_run_it_runs():
 
 
 def test_a_submit_command_has_the_keys_of_its_profile():
-    known = yaml.safe_load((ROOT / "profiles" / "cluster-generic" / "config.yaml").read_text())
+    known = yaml.safe_load((HOME / "profiles" / "cluster-generic" / "config.yaml").read_text())
     shown = [
         yaml.safe_load(block.text)
         for block in documented.blocks()

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from ladder.cli.main import parser
-from planted import ROOT, written
+from planted import HOME, written
 
 
 def run(folder, *command, **given):
@@ -29,7 +29,7 @@ def bare(tmp_path):
             "../pyproject.toml",
         ):
             written(tmp_path / name / "envs" / path, "")
-        shutil.copy(ROOT / "Makefile", tmp_path / name)
+        shutil.copy(HOME / "Makefile", tmp_path / name)
         return tmp_path / name
 
     return make
@@ -103,9 +103,9 @@ def test_a_c_plus_plus_compiler_of_several_words_compiles(tmp_path):
     names = ["libs/python/src/c", "libs/python/src/d", "a '", "b"]
     for letter, name in zip("cdab", names, strict=True):
         written(tmp_path / f"{name}.cpp", f'extern "C" int {letter}() {{ return 0; }}\n')
-        compiled = [ROOT / "envs/parallel-c++", "-g", "-c", f"{name}.cpp", "-o", f"{name}.o"]
+        compiled = [HOME / "envs/parallel-c++", "-g", "-c", f"{name}.cpp", "-o", f"{name}.o"]
         assert run(tmp_path, *compiled, env=environment).returncode == 0
-    linked = [ROOT / "envs/parallel-c++", "-shared", *(f"{name}.o" for name in names), "-o", "made"]
+    linked = [HOME / "envs/parallel-c++", "-shared", *(f"{name}.o" for name in names), "-o", "made"]
     assert run(tmp_path, *linked, env=environment).returncode == 0
     made = ctypes.CDLL(str(tmp_path / "made"))
     assert all(hasattr(made, letter) for letter in "abcd")
@@ -154,7 +154,7 @@ def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(
     tmp_path, measured, compared, code
 ):
     """With stand-ins for all that it calls."""
-    page = (ROOT / "docs" / "nightly.md").read_text()
+    page = (HOME / "docs" / "nightly.md").read_text()
     script = page.split("```sh\n")[1].split("```")[0]
     ends = {"git": 0, "make": 0, "gemm-ladder/.venv/bin/snakemake": measured}
     for name, end in (ends | {"gemm-ladder/.venv/bin/ladder": compared}).items():

@@ -23,7 +23,7 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.model.kernel import Configuration
 from ladder.model.kernel_file import DEVICE_NAMES, parse
 from ladder.model.problem import Problem
-from planted import ROOT, written
+from planted import HOME, written
 from rungs import ALL as KERNELS
 
 CUDA_H = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "include"
@@ -183,7 +183,7 @@ def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
 
 def test_the_code_of_the_page_launches(driver, tmp_path, monkeypatch):
     """What needs PyTorch is only compiled."""
-    page = (ROOT / "docs" / "export.md").read_text()
+    page = (HOME / "docs" / "export.md").read_text()
     in_cpp, in_python, of_torch = re.findall(r"```(?:cpp|python)\n(.*?)```", page, re.DOTALL)
     include, _, body = in_cpp.partition("\n")
     p = Problem(256, 300, 1000)
@@ -377,7 +377,7 @@ EXPRESSIONS = [
 
 
 def test_expressions_in_cpp_are_those_of_headers(tmp_path):
-    header = (ROOT / "workflow" / "ladder" / "cli" / "exported.h").read_text()
+    header = (HOME / "workflow" / "ladder" / "cli" / "exported.h").read_text()
     functions = re.findall(r"^  static double (?!aligned).*\}$", header, re.MULTILINE)
     body = "".join(f'std::printf("%.17g\\n", double({cpp(text)}));' for text in EXPRESSIONS)
     source = "\n".join(

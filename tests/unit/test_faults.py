@@ -15,11 +15,11 @@ from ladder.core.errors import InputError
 from ladder.measuring import session, supervisor
 from ladder.storage import samples
 from ladder.storage.journal import Journal
-from planted import ROOT
+from planted import HOME
 
 
 def test_every_fault_is_on_the_page_and_planted_by_a_test():
-    page = (ROOT / "docs" / "faults.md").read_text()
+    page = (HOME / "docs" / "faults.md").read_text()
     for fault in [
         *faults.CPU.values(),
         faults.SYNTAX,
@@ -29,7 +29,7 @@ def test_every_fault_is_on_the_page_and_planted_by_a_test():
     ]:
         row = rf"^\| {re.escape(fault.what)} \| `?{re.escape(fault.status.strip('`'))}`? \|"
         assert re.search(row, page, re.MULTILINE), fault
-    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    tests = "".join(path.read_text() for path in (HOME / "tests").rglob("test_*.py"))
     assert all(f"def {fault.body}(" in tests for fault in faults.MACHINE.values())
 
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from ladder.cli import gate as command
 from ladder.cli.main import main, parser
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.core.stats import student_t
 from ladder.measuring import gate
 from ladder.measuring.protocol import Candidate
@@ -25,7 +25,7 @@ from ladder.model.problem import Problem
 from planted import C_RIGHT, c_kernel, written
 from trying import Trials, stay_in_process
 
-SCHEMA = json.loads((ROOT / "workflow" / "schemas" / "gate.schema.json").read_text())
+SCHEMA = json.loads((HOME / "workflow" / "schemas" / "gate.schema.json").read_text())
 PROBLEMS = "campaign: default\nproblems: {cuda: [[16, 16, 16]]}\n"
 
 
@@ -289,7 +289,7 @@ def test_the_commands_of_the_page_run(repository):
 
 def action(folder, **inputs):
     """Run the one step of the action in a folder; returns its exit code and its summary."""
-    about = yaml.safe_load((ROOT / ".github" / "actions" / "gate" / "action.yml").read_text())
+    about = yaml.safe_load((HOME / ".github" / "actions" / "gate" / "action.yml").read_text())
     (block,) = (block for block in documented.blocks() if block.name == "docs/gate.md: yaml")
     *_, used = yaml.safe_load(block.text)["jobs"]["gate"]["steps"]
     defaults = {name: given.get("default") for name, given in about["inputs"].items()}

@@ -19,7 +19,7 @@ from ladder.measuring.worker import Worker
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
-from planted import C_RIGHT, ROOT, c_kernel, written
+from planted import C_RIGHT, HOME, c_kernel, written
 
 NUMBERS = itertools.count(900)
 FURTHER = [gauntlet.describe(exactly(problem)) for problem in gauntlet.LONG + gauntlet.FAR]
@@ -273,7 +273,7 @@ NEEDS = {
 @pytest.mark.parametrize("what", list(NEEDS))
 def test_a_problem_is_changed_as_little_as_suffices(what):
     needs, expected = NEEDS[what]
-    kernel = Kernel("cpu", "k", ROOT / "kernels" / "cpu" / "k.c", "", "K", "k", needs=needs)
+    kernel = Kernel("cpu", "k", HOME / "kernels" / "cpu" / "k.c", "", "K", "k", needs=needs)
     configuration = Configuration("float32", ())
     assert (
         gauntlet.rounded(

@@ -12,7 +12,7 @@ from growth import Size
 from ladder.analysis import compare, dataset, tables
 from ladder.analysis.dataset import Dataset
 from ladder.claims import evidence, judge
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.devices.detect import DetectedDevice
 from ladder.figures import draw, explorer
 from ladder.measuring.confirmation import finalists
@@ -76,7 +76,7 @@ def choose(made):
 
 def claims(made):
     tables = {name: made.tables[name] for name in CLAIMED_OF}
-    judge.held_against(ROOT, evidence.of_tables(tables, growth.DEVICE, "d"))
+    judge.held_against(HOME, evidence.of_tables(tables, growth.DEVICE, "d"))
 
 
 def changes(made):

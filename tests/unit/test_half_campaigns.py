@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection
 
 import yaml
-from planted import ROOT
+from planted import HOME
 
 STEPS, LEAST, MOST = (8, 64, 1), 2**21, 2**39
 """Of sizes; of products in a problem."""
@@ -51,7 +51,7 @@ def test_the_unseen_problems_are_drawn_by_the_rule():
     padded rows.
     """
     (squares, *others), problems = (
-        yaml.safe_load((ROOT / "config" / name).read_text())["problems"]["cuda"]
+        yaml.safe_load((HOME / "config" / name).read_text())["problems"]["cuda"]
         for name in ("half.yaml", "half-unseen.yaml")
     )
     known = {(n, n, n) for n in squares["square"]}

@@ -8,7 +8,7 @@ import pytest
 import synthetic
 from ladder.analysis.dataset import Dataset
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.figures import explorer
 from ladder.model.kernel_file import discover
 
@@ -19,7 +19,7 @@ KERNELS = ("05_register_tile", "20_tensor_cores", "cublas")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "nvidia-a"
     written = synthetic.write(folder, problems=synthetic.SMALL, kernels=KERNELS, processes=3)
-    dataset = Dataset.open(written, discover(ROOT).values())
+    dataset = Dataset.open(written, discover(HOME).values())
     return dataset.best, dataset.environment
 
 

@@ -6,7 +6,7 @@ import pytest
 from ladder.compiling import compilers, issue_model
 from ladder.compiling.issue_model import Instruction
 from ladder.model.kernel import Configuration
-from planted import ROOT
+from planted import HOME
 from rungs import ALL
 
 EVEN, ODD = range(32, 64, 2), range(33, 64, 2)
@@ -109,7 +109,7 @@ def compiled(name, element_type="float32", **parameters):
         "nvcc",
         kernel.source(configuration),
         kernel.architecture or "sm_90",
-        [ROOT / "kernels" / "include"],
+        [HOME / "kernels" / "include"],
     )[0]
 
 

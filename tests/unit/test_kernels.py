@@ -6,7 +6,7 @@ import pytest
 from ladder.core.errors import InputError
 from ladder.model import kernel_file
 from ladder.model.kernel import Configuration, Kernel, LaunchShape
-from planted import ROOT, written
+from planted import HOME, written
 
 PLAIN = "/*---\ntitle: t\nidea: i\n---*/\n"
 GOOD = """/*---
@@ -256,7 +256,7 @@ def test_what_only_cuda_kernels_can_have_is_refused_of_others(tmp_path, key, mes
 
 
 def test_the_projects_own_kernels_have_models_and_legal_configurations():
-    for kernel in kernel_file.discover(ROOT).values():
+    for kernel in kernel_file.discover(HOME).values():
         assert kernel.global_reads
         default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items()))
         assert kernel.objection(default) == ""

@@ -10,9 +10,9 @@ import pytest
 from ladder.compiling import compile, compilers, cubin, interface, toolchain
 from ladder.core.errors import InputError
 from ladder.model import campaign_file, kernel_file
-from planted import CU_RIGHT, ROOT, cuda_kernel, written
+from planted import CU_RIGHT, HOME, cuda_kernel, written
 
-PTX = (ROOT / "kernels" / "cuda" / "64_ptx.ptx").read_text()
+PTX = (HOME / "kernels" / "cuda" / "64_ptx.ptx").read_text()
 NVRTC = (("compiler", "nvrtc"),)
 
 
@@ -139,7 +139,7 @@ def test_the_compilers_of_a_campaign_are_those_of_each_kernel():
         "problems": {"cuda": [[8, 8, 8]]},
         "compiler": ["nvcc", "nvrtc"],
     }
-    plan = campaign_file.load(data, "t", kernel_file.discover(ROOT))
+    plan = campaign_file.load(data, "t", kernel_file.discover(HOME))
     assert {id: plan.compilers(kernel) for id, kernel in plan.kernels.items()} == {
         "cuda/64_ptx": ["ptxas"],
         "cuda/03_shared_tile": ["nvcc", "nvrtc"],

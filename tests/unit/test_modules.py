@@ -4,10 +4,10 @@ import ast
 import re
 
 from ladder.pipeline import code_digest
-from planted import ROOT
+from planted import HOME
 
-PACKAGE = ROOT / "workflow" / "ladder"
-PAGE = ROOT / "docs" / "architecture.md"
+PACKAGE = HOME / "workflow" / "ladder"
+PAGE = HOME / "docs" / "architecture.md"
 FLOORS = {
     folder.rstrip("/"): int(floor)
     for floor, folders in re.findall(r"^(\d) +((?:\S+/ +)+)", PAGE.read_text(), re.MULTILINE)
@@ -29,7 +29,7 @@ def imports(path):
 
 def test_a_package_imports_only_from_lower_floors():
     folders = {path.name: path for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
-    folders |= {name: ROOT / name for name in ("workflow/scripts", "studies", "book")}
+    folders |= {name: HOME / name for name in ("workflow/scripts", "studies", "book")}
     assert folders.keys() == FLOORS.keys()
     upwards = [
         f"{path} imports {name}"

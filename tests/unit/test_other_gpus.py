@@ -10,10 +10,10 @@ from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_kernel
 from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
-from planted import ROOT
+from planted import HOME
 from rungs import ALL
 
-PAGE = ROOT / "docs" / "workstation.md"
+PAGE = HOME / "docs" / "workstation.md"
 HEAD = (
     "| Compute capability | For example | Rungs that compile and fit | Too much shared memory | "
     "Not supported |\n|---|---|---|---|---|\n"

@@ -17,7 +17,7 @@ from ladder.devices import detect
 from ladder.figures import draw
 from ladder.storage import published_index
 from ladder.storage import samples as records
-from planted import ROOT, written
+from planted import HOME, written
 
 from book.runs import from_lock
 
@@ -25,7 +25,7 @@ KERNELS = ("03_shared_tile", "05_register_tile", "cublas")
 UUID = "GPU-5dee03ff-2a9f-8e77-ad15-8f2e57df1677"
 A, B = (f"nvidia-{letter}/default" for letter in "ab")
 NUMPY = toolchain.package_versions(["numpy"])["numpy"]
-CUBLAS = dict(provenance.LOCKED.findall((ROOT / provenance.LOCK).read_text()))["nvidia-cublas"]
+CUBLAS = dict(provenance.LOCKED.findall((HOME / provenance.LOCK).read_text()))["nvidia-cublas"]
 OLD = f"13.1.1.3 (lock {CUBLAS})"
 RUN, LATER = "2026-01-01T0123-5dee", "2026-01-01T0223-5dee"
 OF_REPEAT = {"confirmed.parquet", "environment.json", "resources.csv"}

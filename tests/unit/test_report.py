@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 from docutils.core import publish_parts
 from jinja2 import Environment, StrictUndefined
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.figures import draw
 
-CAPTIONS = ROOT / "workflow" / "report"
+CAPTIONS = HOME / "workflow" / "report"
 
 
 def caption(figure):
@@ -35,7 +35,7 @@ def test_a_figure_has_a_caption_of_its_own(name):
 
 def test_the_report_keeps_datasets_apart():
     """What is published and what was measured here are never under one heading."""
-    rules = "".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
+    rules = "".join(path.read_text() for path in (HOME / "workflow" / "rules").glob("*.smk"))
     made = [re.findall(r'category="(.*)"', part)[:2] for part in rules.split("report(\n")[1:]]
     assert len(made) >= 7
     assert {category for category, _ in made} == {"{dataset}"}
@@ -43,7 +43,7 @@ def test_the_report_keeps_datasets_apart():
 
 
 def test_every_caption_that_a_rule_names_is_there_and_no_other():
-    workflow = ROOT / "workflow"
+    workflow = HOME / "workflow"
     files = [workflow / "Snakefile", *(workflow / "rules").glob("*.smk")]
     rules = "".join(path.read_text() for path in files)
     named = set(re.findall(r"report/(\w+\.rst)", rules))

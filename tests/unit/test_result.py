@@ -8,7 +8,7 @@ import pytest
 import synthetic
 from ladder.analysis.dataset import Dataset
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.model.kernel_file import discover
 from ladder.pipeline import final_table
 from ladder.storage import csv_files, samples
@@ -20,7 +20,7 @@ def dataset(tmp_path_factory):
     """A dataset with the tables that a run leaves."""
     folder = tmp_path_factory.mktemp("results") / "default" / "nvidia-made-up"
     synthetic.write(folder, problems=synthetic.SMALL, processes=3)
-    for name, table in Dataset.open(folder, discover(ROOT).values()).tables().items():
+    for name, table in Dataset.open(folder, discover(HOME).values()).tables().items():
         csv_files.write_csv(table, folder / f"{name}.csv")
     return folder
 

@@ -8,13 +8,13 @@ two stages, a begun one among them.
 
 import pytest
 from ladder.model.kernel_file import discover
-from planted import ROOT
+from planted import HOME
 
 
 @pytest.mark.parametrize("stages", range(3, 10))
 def test_no_more_teams_fill_the_ring_than_it_has_chunks(stages):
     swept = {"BM": [64], "BN": [64], "STAGES": [stages], "SLICES": [1], "DIRECT": [1, 2, 3]}
-    kernel = discover(ROOT)["cuda/21_tensor_split"]
+    kernel = discover(HOME)["cuda/21_tensor_split"]
     for configuration, objection in kernel.expand(swept, ["float32"]):
         teams = dict(configuration.parameters)["DIRECT"]
         assert (teams <= (stages + 1) // 2) == (not objection)

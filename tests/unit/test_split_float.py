@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ladder.compiling.toolchain import nvcc
-from planted import ROOT
+from planted import HOME
 
 pytestmark = pytest.mark.slow
 U = 2.0**-24
@@ -52,7 +52,7 @@ extern "C" float factor_of(float row, float column) { return factor(row, column,
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    text = (ROOT / "kernels" / "include" / "split_float.cuh").read_text()
+    text = (HOME / "kernels" / "include" / "split_float.cuh").read_text()
     begin, end = text.index("constexpr float GAIN"), text.index("  // The record of 8 rows")
     folder = tmp_path_factory.mktemp("split")
     (folder / "split.cpp").write_text(SHIM.replace("SCALING", text[begin:end] + "};"))

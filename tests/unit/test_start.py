@@ -16,7 +16,7 @@ from ladder.core.errors import InputError
 from ladder.measuring.supervisor import MARK
 from ladder.model.kernel import ARGUMENTS
 from ladder.pipeline import start
-from planted import ROOT, written
+from planted import HOME, written
 
 
 def test_the_package_must_be_that_of_the_checkout(tmp_path):
@@ -25,19 +25,19 @@ def test_the_package_must_be_that_of_the_checkout(tmp_path):
             begun.append(python)
 
     begun = []
-    check(sys.executable, ROOT)
+    check(sys.executable, HOME)
     with pytest.raises(InputError, match=r"got version 0\.1\.0 installed; expected 9, that"):
         start.check_version("9")
     with pytest.raises(
-        InputError, match=f"runs the package of {ROOT}; expected that of {tmp_path}, which"
+        InputError, match=f"runs the package of {HOME}; expected that of {tmp_path}, which"
     ):
         check(sys.executable, tmp_path)
     with pytest.raises(InputError, match="runs the package of no checkout; expected that of"):
-        check("/bin/true", ROOT)
+        check("/bin/true", HOME)
     written(tmp_path / "elsewhere" / "ladder" / "__init__.py", "raise ImportError")
     without = interpreter(tmp_path / "without", tmp_path / "elsewhere")
     with pytest.raises(InputError, match="runs the package of no checkout; expected that of"):
-        check(without, ROOT)
+        check(without, HOME)
     assert len(begun) == 4  # what else is done does not wait
 
 
@@ -106,7 +106,7 @@ def started(tmp_path_factory):
     folder = tmp_path_factory.mktemp("environment")
     python = interpreter(folder, "import gemm_ladder_start")
     (packages,) = folder.glob("lib/python3*/site-packages")
-    shutil.copy(ROOT / "envs" / "start.py", packages / "gemm_ladder_start.py")
+    shutil.copy(HOME / "envs" / "start.py", packages / "gemm_ladder_start.py")
 
     def run(code="", **environment):
         code = f"import json, os, sys; {code}\nprint(json.dumps([sys.path, dict(os.environ)]))"

@@ -24,7 +24,7 @@ from ladder.compiling.compile import compile_kernel
 from ladder.devices.detect import detect_cpu
 from ladder.model.kernel import Configuration, code_digest
 from ladder.model.kernel_file import discover
-from planted import ROOT, written
+from planted import HOME, written
 from rungs import ALL as KERNELS
 from simulated import support
 
@@ -44,7 +44,7 @@ def test_its_help_is_its_text_and_measures_nothing(script, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_committed_answer_is_worded_by_its_script(name):
-    for path in (ROOT / "results" / "published" / "studies").glob(f"{name}.*.json"):
+    for path in (HOME / "results" / "published" / "studies").glob(f"{name}.*.json"):
         committed, script = json.loads(path.read_text()), SCRIPTS[name]
         assert script.long(committed["measured"]) == committed["long"]
         if hasattr(script, "short"):
@@ -53,7 +53,7 @@ def test_a_committed_answer_is_worded_by_its_script(name):
 
 def test_an_answer_has_its_words_its_kernels_and_where_it_is_from(tmp_path, monkeypatch, capsys):
     kernel = KERNELS["cpu/03_blocked"]
-    monkeypatch.setattr(answer, "ROOT", tmp_path)
+    monkeypatch.setattr(answer, "HOME", tmp_path)
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "studies" / "x.py"), "--rounds", "3"])
     path = answer.write("x", "Is it?", "Yes", "it is", detect_cpu(), {"a": 1}, [kernel], uuids=[])
     made = json.loads(path.read_text())
@@ -110,7 +110,7 @@ def gpu(tmp_path, gpus, monkeypatch):
 
 
 def test_what_a_campaign_took_is_read_from_its_costs(tmp_path, monkeypatch):
-    monkeypatch.setattr(benchmark, "ROOT", tmp_path)
+    monkeypatch.setattr(benchmark, "HOME", tmp_path)
     (folder := tmp_path / "results" / "default" / "d").mkdir(parents=True)
     lines = [
         "job,wall_seconds,busy_seconds,gauntlet_seconds,peak_memory_bytes",
@@ -140,7 +140,7 @@ def test_a_kernel_is_slowed_where_it_ends(tmp_path):
     )
     assert len(made.splitlines()) == len(source.splitlines()) + 3
     written(tmp_path / "kernels" / f"{name}.cu", made)
-    shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
+    shutil.copytree(HOME / "kernels" / "include", tmp_path / "kernels" / "include")
     kernel = discover(tmp_path)[name]
     configuration = Configuration("float32", tuple(kernel.parameters.items()))
     (row,) = compile_kernel(kernel, [(configuration, "")], "sm_90", tmp_path / "build", 1)
@@ -150,7 +150,7 @@ def test_a_kernel_is_slowed_where_it_ends(tmp_path):
 @pytest.mark.parametrize("name", ["cpu/02_reordered_ikj", "cpu/03_blocked"])
 def test_a_slowed_kernel_in_c_compiles(name, tmp_path):
     """That it takes longer is seen where the study runs."""
-    shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
+    shutil.copytree(HOME / "kernels" / "include", tmp_path / "kernels" / "include")
     gate_rates.write(tmp_path, [KERNELS[name]], 2)
     kernel = discover(tmp_path)[name]
     assert "< 2 * spent);" in kernel.text

@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 from ladder.compiling import compilers, toolchain
 from ladder.core.errors import InputError
-from planted import ROOT, written
+from planted import HOME, written
 
 CUDA = """#include <cuda_fp16.h>
 #include <cstdint>
@@ -52,7 +52,7 @@ CASES = [
 ]
 
 
-def made(compiler, source="", include=ROOT / "kernels" / "include"):
+def made(compiler, source="", include=HOME / "kernels" / "include"):
     source = source or SOURCES[compiler]
     return compilers.compile_source(compiler, source, "sm_90", [include])[0]
 

@@ -10,12 +10,12 @@ import sys
 import pytest
 from ladder.compiling import compile, toolchain, triton_child
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.model import kernel_file
 from ladder.model.problem import Problem
 from planted import written
 
-PATH = ROOT / "kernels" / "cuda" / "65_triton.py"
+PATH = HOME / "kernels" / "cuda" / "65_triton.py"
 TEXT = PATH.read_text()
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from ladder.cli.main import parser
 from ladder.core import yaml_schema
-from planted import ROOT
+from planted import HOME
 from trying import PLAIN
 
-PAGE = (ROOT / "docs" / "agents.md").read_text()
-BRIEF = (ROOT / "AGENTS.md").read_text()
+PAGE = (HOME / "docs" / "agents.md").read_text()
+BRIEF = (HOME / "AGENTS.md").read_text()
 SCHEMA = json.loads((yaml_schema.SCHEMAS / "verdict.schema.json").read_text())
 
 
-BEGUN = (ROOT / "workflow/ladder/cli/init/kernels/cpu/mine.c").read_text()
+BEGUN = (HOME / "workflow/ladder/cli/init/kernels/cpu/mine.c").read_text()
 
 
 @pytest.mark.slow

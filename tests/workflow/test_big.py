@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.model import campaign_file
 from ladder.model.campaign import CONFIRM_US, JOURNALS, SWEEP_US
 from ladder.model.kernel_file import discover
@@ -36,7 +36,7 @@ TWO = {
 
 
 def loaded(**changes):
-    return campaign_file.load(TWO | changes, "t", discover(ROOT))
+    return campaign_file.load(TWO | changes, "t", discover(HOME))
 
 
 def names(shares):

@@ -16,10 +16,10 @@ import simulated
 from ladder.compiling import compile, compilers, cubin, toolchain
 from ladder.core.files import digest
 from ladder.devices.operands import scalars
-from planted import ROOT
+from planted import HOME
 from trying import Trials, stay_in_process
 
-PAGE = (ROOT / "docs" / "bring-your-kernel.md").read_text()
+PAGE = (HOME / "docs" / "bring-your-kernel.md").read_text()
 BLOCKS = re.findall(r"^```(cuda|console|diff)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 SLACK = 16
 """Rows of A and C, and columns, that a tile of 16 may touch beyond the matrix."""

@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from ladder.cli.main import COMMANDS
 from ladder.storage.published_index import HEADLINE
-from planted import ROOT
+from planted import HOME
 from trying import ladder
 
 MADE = {
@@ -23,8 +23,8 @@ ON = {"fingerprint": {"driver": "1", "uuids": ["GPU"]}}
 
 @pytest.mark.slow
 def test_every_example_runs(project):
-    shutil.copytree(ROOT / "docs", project.folder / "docs")
-    shutil.copy(ROOT / "README.md", project.folder)
+    shutil.copytree(HOME / "docs", project.folder / "docs")
+    shutil.copy(HOME / "README.md", project.folder)
     results, published = project.folder / "results", project.folder / "results" / "published"
     for seed, folder in (
         (1, "default/nvidia-h200"),

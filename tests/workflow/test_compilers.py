@@ -5,7 +5,7 @@ rung compiles by both.
 import pytest
 from ladder.compiling import compile
 from ladder.core import yaml_schema
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.storage import samples as records
@@ -53,7 +53,7 @@ def test_every_rung_compiles_by_nvrtc(tmp_path):
         "campaign: x\nkernels: ['cuda/*']\ncompiler: nvrtc\nelement_types: [float32, float64, "
         "float16]\nproblems: {cuda: [[1, 1, 1]]}"
     )
-    plan = campaign_file.load(yaml_schema.load(text, "x"), "x", discover(ROOT))
+    plan = campaign_file.load(yaml_schema.load(text, "x"), "x", discover(HOME))
     rows, compiled = [], 0
     for id, configurations in plan.configurations.items():
         kernel = plan.kernels[id]

@@ -7,7 +7,7 @@ import growth
 import pytest
 import work
 from growth import Size
-from planted import ROOT
+from planted import HOME
 
 COUNTED = """
 import json, sys
@@ -32,7 +32,7 @@ AXES = {
 
 def counted(campaign, *arguments):
     """What Snakemake does in the project's own code, and what it prints."""
-    support = str(ROOT / "tests" / "support")
+    support = str(HOME / "tests" / "support")
     script = COUNTED.format(support=support, arguments=[*growth.OPTIONS, *arguments])
     cost = campaign.run("-c", script)
     assert not cost.failed, cost.printed

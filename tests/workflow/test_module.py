@@ -11,7 +11,7 @@ from pathlib import Path
 import documented
 import pytest
 import yaml
-from planted import C_RIGHT, ROOT, c_kernel, written
+from planted import C_RIGHT, HOME, c_kernel, written
 from trying import PLAIN
 
 pytestmark = pytest.mark.slow
@@ -32,12 +32,12 @@ class Installed:
     """An environment with the wheel and what it needs, and nothing of the checkout."""
 
     def __init__(self, folder: Path) -> None:
-        self.bin, tools = folder / "env" / "bin", ROOT / ".venv" / "bin"
+        self.bin, tools = folder / "env" / "bin", HOME / ".venv" / "bin"
         # the environment of the tests stays as it is
-        made = f"make -C {ROOT} -o setup wheel BUILT={folder}/tree DIST={folder}"
+        made = f"make -C {HOME} -o setup wheel BUILT={folder}/tree DIST={folder}"
         env = f"{tools}/python -m venv --without-pip env"
         pip = f"{tools}/uv pip install -q --python {self.bin}/python --offline *.whl"
-        lock = f"-c {ROOT}/envs/requirements.lock"
+        lock = f"-c {HOME}/envs/requirements.lock"
         self("sh", "-ec", f"{made}\n{env}\n{pip} {lock}", folder=folder)
         (self.home,) = folder.glob("env/lib/python3*/site-packages/ladder/home")
 

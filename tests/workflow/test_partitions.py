@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ladder.devices.detect import detect_cpu
-from planted import ROOT, written
+from planted import HOME, written
 
 CPU = detect_cpu().slug
 CAMPAIGN = """
@@ -91,7 +91,7 @@ def test_a_profile_plans_every_job(project, name):
 
 @pytest.mark.slow
 def test_the_pod_of_kubernetes_runs_a_command_that_exists(project):
-    job = yaml.safe_load((ROOT / "profiles" / "kubernetes" / "job.yaml").read_text())
+    job = yaml.safe_load((HOME / "profiles" / "kubernetes" / "job.yaml").read_text())
     (container,) = job["spec"]["template"]["spec"]["containers"]
     arguments = [argument.replace("nvidia-h200", "cpu") for argument in container["args"]]
     assert "rule measure:" in project.ok(*arguments, "--dry-run")
@@ -123,7 +123,7 @@ def test_what_became_of_a_job_is_read_from_each_engine(tmp_path: Path, command, 
         )
     (tmp_path / "said").write_text(says)
     written(tmp_path / command, f"#!/bin/sh\ncat {tmp_path}/said\n", 0o755)
-    script = ROOT / "profiles" / "cluster-generic" / "status.sh"
+    script = HOME / "profiles" / "cluster-generic" / "status.sh"
     done = subprocess.run(
         ["/bin/sh", script, "7"],
         env={"PATH": str(tmp_path)},
@@ -138,7 +138,7 @@ def test_the_id_of_a_job_is_read_from_bsub(tmp_path: Path):
     written(
         tmp_path / "bsub", "#!/bin/sh\necho 'Job <123> is submitted to queue <normal>.'\n", 0o755
     )
-    script = ROOT / "profiles" / "cluster-generic" / "bsub.sh"
+    script = HOME / "profiles" / "cluster-generic" / "bsub.sh"
     path = f"{tmp_path}:{os.environ['PATH']}"
     assert (
         subprocess.run(

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from ladder.cli import publish
-from planted import C_RIGHT, ROOT, c_kernel
+from planted import C_RIGHT, HOME, c_kernel
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ confirm: {processes: 0}
 
 def test_dropping_a_kernel_is_all_it_takes(project):
     config = project.campaign(TINY)
-    (shown,) = re.findall(r"```c\+\+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (shown,) = re.findall(r"```c\+\+\n(.*?)```", (HOME / "README.md").read_text(), re.DOTALL)
     project.write("kernels/cuda/90_mine.cu", shown)
     project.ok("--configfile", config, "--omit-from", "figures", "claims", "index")
     rows = project.table("tiny/build/sm_80/90_mine/resources.csv")

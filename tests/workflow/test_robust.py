@@ -19,7 +19,7 @@ from ladder.devices.detect import detect_cpu
 from ladder.pipeline.messages import ENDED
 from ladder.storage import samples as records
 from ladder.storage.journal import key_of
-from planted import ROOT, Project
+from planted import HOME, Project
 from waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -216,7 +216,7 @@ def test_a_checkout_is_not_run_with_the_package_of_another(project):
     refused = project.snakemake("--dry-run")
     assert refused.returncode == 1
     assert (
-        f"Error: {sys.executable}: runs the package of {ROOT}; expected that of {project.folder}, "
+        f"Error: {sys.executable}: runs the package of {HOME}; expected that of {project.folder}, "
         "which" in refused.stdout
     )
     assert "Traceback" not in refused.stdout

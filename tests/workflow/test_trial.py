@@ -19,7 +19,7 @@ from ladder.measuring.diagnosis import COMPUTED, UNTOUCHED
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.storage import samples
-from planted import CU_RIGHT, ROOT, cuda_kernel, written
+from planted import CU_RIGHT, HOME, cuda_kernel, written
 from trying import INTERVAL, SINCE, Trials, edit, simulate_cpu, stay_in_process
 
 
@@ -321,7 +321,7 @@ REFUSED = [
 def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials, arguments, message):
     trials.ladder("new", "mine", "--cpu")
     for path in ("kernels/cpu/03_blocked.c", "kernels/cuda/01_naive_uncoalesced.cu"):
-        shutil.copy(ROOT / path, trials.root / path)
+        shutil.copy(HOME / path, trials.root / path)
     (line,) = trials.ladder("try", *f"kernels/{arguments}".split(), code=2).splitlines()
     assert line.startswith("Error: ")
     assert message in line
@@ -543,7 +543,7 @@ def test_a_new_kernel_has_a_name_of_its_own(trials):
 def test_a_new_kernel_begins_as_an_example(trials, option, example, title):
     assert "; now: ladder try" in trials.ladder("new", "mine", option)
     (path,) = (trials.root / "kernels" / "cuda").iterdir()
-    text = (ROOT / "kernels" / "cuda" / example).read_text()
+    text = (HOME / "kernels" / "cuda" / example).read_text()
     assert path.read_text() == text.replace(title, "Mine").replace("rival: true\n", "")
     assert discover(trials.root)["cuda/mine"].title == "Mine"
 

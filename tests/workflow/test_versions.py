@@ -4,7 +4,7 @@ import json
 
 import pytest
 from ladder.analysis import compare
-from ladder.core.files import ROOT
+from ladder.core.places import HOME
 from ladder.devices.libraries import FILES
 from ladder.storage.dataset_layout import PUBLISHED
 from planted import CU_RIGHT, cuda_kernel
@@ -55,7 +55,7 @@ def test_each_version_has_a_dataset_that_names_it_on_one_gpu(project):
 
 def test_versions_are_compared_and_drawn(project):
     folders = [project.folder / folder for folder in (OLD, NEW)]
-    (comparison,) = compare.compare(folders, ROOT / PUBLISHED)
+    (comparison,) = compare.compare(folders, HOME / PUBLISHED)
     text = comparison.text()
     assert "name: Fake, cuBLAS 13.2.0.1 -> Fake, cuBLAS 13.10.0.20" in text
     assert "fingerprint.nvidia-cublas: 13.2.0.1 -> 13.10.0.20" in text

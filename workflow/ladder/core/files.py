@@ -1,4 +1,4 @@
-"""Files: the root of the project, reading JSON, and atomic writes."""
+"""Files: reading JSON, and atomic writes."""
 
 import contextlib
 import hashlib
@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from ladder.core.errors import InputError, unwritable
-
-ROOT = Path(__file__).resolve().parents[3]
 
 MEND = "Where it is committed, restore it: git checkout. Else remove it and run again"
 
