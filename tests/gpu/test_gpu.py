@@ -2,10 +2,12 @@
 
 import ctypes
 import importlib.util
+import itertools
 import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -676,10 +678,39 @@ def test_launches_back_to_back_take_about_as_long_as_alone_and_are_audited(gpu):
         timed = gpu.sustain(sample, alone, 1)
         assert 0.95 * alone < timed.us < 1.25 * alone
         assert timed.settled
+        assert not timed.gaps
         assert fault(timed.audit, gpu.given) == ""
         assert 0 < timed.errors.worst < 1e-6
         assert 300 < timed.sm_clock_mhz <= gpu.describe()["max_sm_clock_mhz"] * 1.01
         assert timed.power_w is None or 0.2 < timed.power_w / gpu.describe()["power_limit_w"] < 1.1
+
+
+def test_a_host_that_pauses_now_and_then_does_not_lengthen_what_is_sustained(gpu):
+    with given(gpu, Problem(4096, 4096, 4096)):
+        sample, calls = gpu.sample(gpu.baseline("cublas"), 1), itertools.count(1)
+        us = gpu.sustain(sample, 3000.0, 1).us
+        call = sample.call
+
+        def pausing():
+            if next(calls) % 100 == 0:  # about every five windows, for longer than one is queued
+                time.sleep(0.2)
+            call()
+
+        sample.call = pausing
+        timed = gpu.sustain(sample, us, 1)
+        assert 0.9 * us < timed.us < 1.05 * us  # the mean is longer by half
+        assert fault(timed.audit, gpu.given) == ""
+
+
+def test_sustained_launches_take_turns_among_copies_that_the_l2_does_not_hold(gpu):
+    with given(gpu, Problem(1024, 1024, 1024)):
+        sample = gpu.sample(gpu.baseline("cublas"), 16, True)
+        held = sample.sets * 2 * 4 * 1024**2
+        assert sample.sets == 16 or held > gpu.describe()["cache_bytes"]
+        timed = gpu.sustain(sample, 800.0, 1)
+        assert fault(timed.audit, gpu.given) == ""
+        assert 0 < timed.errors.worst < 1e-6
+        assert not timed.gaps
 
 
 def test_the_clock_is_counted_during_each_sample_and_read_after_each_round(gpu):

@@ -135,6 +135,8 @@ def test_all_are_timed_side_by_side_in_fresh_processes(jobs):
         for r in rows
     }
     assert distinct == {("correct", "best", "cublas", 1, "GPU-1", 8)}
+    compiled = {name: row["sha256"] for (name, _, _), row in jobs.binaries().items()}
+    assert {r["kernel"]: r["binary_sha256"] for r in rows} == compiled | {"cublas": None}
     assert 0 < rows[0]["frobenius_error"] < 1e-6
     session = jobs.session
     assert (session["job"], session["children"], session["measured"]) == ("confirmed", 3, 18)
@@ -148,6 +150,26 @@ def test_a_baseline_that_is_only_context_has_rounds_of_its_own(jobs, tmp_path):
     assert timed(jobs, 8) == [("a U=1", "cublas", "b"), ("cublas_tf32",)] * 3
     # the reference beside it, which is in the other rounds
     assert jobs.of(Time)[-1].request.repeats == [7, 3]
+
+
+@pytest.mark.parametrize(
+    ("element_type", "apart"),
+    [("float32", ["cublas_tf32", "on tensor cores"]), ("bfloat16", [])],  # as the reference is
+)
+def test_rounds_are_shared_where_the_reference_uses_the_tensor_cores(element_type, apart):
+    problem = Problem(8, 8, 8, element_type)
+    names = ("cublas", "cublas_tf32", "on tensor cores", "plain")
+    rows = [
+        row(name, "-", 1.0, problem, tensor_cores=name == "on tensor cores" or None)
+        for name in names
+    ]
+    (chosen,) = confirmation.finalists(rows, 0.02, 3, named).values()
+    assert [each.candidate.name for each in chosen if each.apart] == apart
+    assert [each.candidate.name for each in chosen if each.tensor_cores] == ["on tensor cores"]
+
+
+def named(name, element_type, label, precision):
+    return Candidate(name, label)
 
 
 def test_limits_let_none_leave_before_the_others(jobs):
@@ -254,16 +276,18 @@ def sustained(rows):
     return [r for r in rows if r["state"] == "sustained"]
 
 
-def test_the_best_are_measured_back_to_back_thrice_in_rounds_of_their_own_after_all_others(jobs):
+def test_the_best_are_measured_back_to_back_five_times_in_rounds_of_their_own_after_all_others(
+    jobs,
+):
     # but for `b`, which is far below the reference
     measure = {"sustained": [16], "states": ["warm", "cold"]}
-    rows = jobs.confirm(jobs.samples, measure=measure, confirm={"processes": 4})
+    rows = jobs.confirm(jobs.samples, measure=measure, confirm={"processes": 6})
     assert [(r["process"], r["kernel"], r["m"]) for r in sustained(rows)] == [
-        (p, name, 16) for p in (1, 2, 3) for name in ("a", "cublas")
+        (p, name, 16) for p in (1, 2, 3, 4, 5) for name in ("a", "cublas")
     ]
     for number, of_process in itertools.groupby(jobs.of(Time), key=lambda asked: asked.worker):
         order = [asked.request.state for asked in of_process]
-        assert order.count("sustained") == (1 if number <= 3 else 0)
+        assert order.count("sustained") == (1 if number <= 5 else 0)
         assert "sustained" not in order[:-1]
     for r in sustained(rows):
         assert (r["power_w"], r["sm_clock_mhz"], r["stop"]) == (500.0, 900.0, "settled")

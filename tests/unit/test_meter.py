@@ -1,7 +1,12 @@
-"""The power that a counter tells, with a clock and a counter that are simulated."""
+"""When launches back to back have settled and what one takes, and the power that a counter tells,
+with a clock and a counter that are simulated.
+"""
+
+import itertools
+import math
 
 import pytest
-from ladder.devices.back_to_back import Meter
+from ladder.devices.back_to_back import Meter, settle, typical
 
 WATTS, IDLE = 500.0, 90.0
 
@@ -83,3 +88,35 @@ def test_nobody_looks_while_launches_are_queued_up():
 def test_a_counter_that_is_slow_to_answer_is_looked_at_all_the_time_when_all_is_launched():
     assert slow(launching=True)[0] is None  # its steps lie somewhere in 24 milliseconds
     assert slow(launching=False)[0] == pytest.approx(WATTS, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("us", "windows", "settled"),
+    [
+        (lambda window: 100.0, 9, True),
+        (lambda window: 100.0 + 10 * math.exp(-window / 5), None, True),
+        # neighbors agree at the turns of an oscillation
+        (lambda window: 100.0 + 3 * math.cos(window / 6), None, False),
+        (lambda window: 100.0 if window % 5 else 150.0, None, True),  # gaps
+        (lambda window: 1e6, 2, True),  # a window of one launch
+    ],
+)
+def test_launches_settle_when_windows_agree(us, windows, settled):
+    number = itertools.count()
+    last, agreed = settle(lambda calls: us(next(number)), us(0))
+    assert agreed is settled
+    assert windows in (None, next(number))
+    assert not settled or 0.99 <= last / us(1001) <= 1.01
+
+
+@pytest.mark.parametrize(
+    ("windows", "us", "gaps"),
+    [
+        ([100.0] * 10, 100.0, False),
+        ([100.0] * 9 + [200.0], 100.0, False),  # a window in which the device was idle
+        ([100.0] * 7 + [110.0] * 3, 100.0, True),
+        ([100.0], 100.0, False),
+    ],
+)
+def test_gaps_do_not_move_a_sample_and_are_found(windows, us, gaps):
+    assert typical(windows) == (us, gaps)

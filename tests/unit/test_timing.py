@@ -451,3 +451,22 @@ def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_cl
     for us in (10.0, 1e6):  # and then it is stopped each time
         series = run(device, timing.Sustained, "sustained")["a"]
         assert series.samples == series.reference == [us]
+
+
+def test_a_sustained_sample_with_gaps_is_repeated_and_says_so_if_it_has_them_again():
+    device, gaps = Bench(a=10.0, reference=10.0), iter([True, False, False])
+    device.sustain = lambda sample, us, seed: Timed(10.0, OK, gaps=next(gaps, True))
+    stops = [run(device, timing.Sustained, "sustained")["a"].stop for _ in range(2)]
+    assert stops == ["settled", "gaps"]
+
+
+@pytest.mark.parametrize("rotates", [True, False])
+def test_sustained_launches_use_copies_of_the_operands_in_turn(rotates):
+    device, asked = Bench(a=10.0, reference=10.0), []
+    device.rotates, make = rotates, device.sample
+    device.sample = lambda *given: asked.append(given[2]) or make(*given)
+    run(device, timing.Sustained, "sustained")
+    assert set(asked) == {rotates}
+    asked.clear()
+    run(device)
+    assert not any(asked)

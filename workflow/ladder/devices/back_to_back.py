@@ -1,19 +1,27 @@
-"""Launches back to back: when they have settled, and the power from a counter of energy, which
-moves in steps.
+"""Launches back to back: when they have settled, what one takes, and the power from a counter of
+energy, which moves in steps.
 """
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import median
 
 WINDOW_SECONDS = 0.05
 """The launches of a window are timed together."""
-LEAST_SECONDS, MOST_SECONDS = 0.4, 2.0
+LEAST_SECONDS, MOST_SECONDS = 0.4, 3.0
 """How long launches may take to settle: at least and at most. A board at its power limit lowers its
-clock for some time.
+clock for some time, and the clock may oscillate for 3 s (NVIDIA, GEMM Performance Measurement
+Methodology Guidelines).
 """
-SETTLED = 0.002
-"""Launches have settled when two successive windows agree within this share of the time."""
+SETTLED, COMPARED = 0.002, 3
+"""Launches have settled when three successive medians of `COMPARED` windows agree within this share
+of the time. Two agree at the turns of an oscillation, too, and a single window may have a gap.
+"""
+GAP, GAPS = 0.02, 0.25
+"""A window that takes longer than the median by this share has a gap, in which the device was idle
+or did something else. At most this share of the windows may have one.
+"""
 MEASURED_SECONDS = 0.5
 """How long the launches that count take: the board's energy counter moves some ten times a
 second.
@@ -36,20 +44,32 @@ def calls_in(seconds: float, us: float) -> int:
 
 
 def settle(run: Callable[[int], float], us: float) -> tuple[float, bool]:
-    """Run windows until two successive ones agree. Return the last one's microseconds a call, and
-    whether they settled in time.
+    """Run windows until they agree. Return the microseconds of a call in the last ones, and whether
+    they settled in time.
 
     `run` makes so many calls and returns the microseconds of one in the latest window that has
     ended. `us` is roughly what a call takes.
     """
-    elapsed = 0.0
+    elapsed, windows = 0.0, [us]
     while elapsed < MOST_SECONDS:
-        calls, before = calls_in(WINDOW_SECONDS, us), us
-        us = run(calls)
-        elapsed += calls * us / 1e6
-        if elapsed >= LEAST_SECONDS and abs(us - before) <= SETTLED * us:
-            return us, True
-    return us, False
+        calls = calls_in(WINDOW_SECONDS, windows[-1])
+        windows.append(run(calls))
+        elapsed += calls * windows[-1] / 1e6
+        size = min(COMPARED, len(windows) // 3)
+        if elapsed >= LEAST_SECONDS and size:
+            last = windows[-3 * size :]
+            medians = [median(last[first : first + size]) for first in range(0, 3 * size, size)]
+            if max(medians) - min(medians) <= SETTLED * medians[-1]:
+                return medians[-1], True
+    return windows[-1], False
+
+
+def typical(windows: Sequence[float]) -> tuple[float, bool]:
+    """Return the median of the microseconds of a call in each window, which a gap does not move, and
+    whether too many of the windows have one.
+    """
+    middle = median(windows)
+    return middle, sum(us > (1 + GAP) * middle for us in windows) > GAPS * len(windows)
 
 
 class Meter:

@@ -128,6 +128,8 @@ class Timed:
     """The mean clock meanwhile, if the device counts its own cycles."""
     settled: bool = True
     """Whether clock and power had settled before; of launches back to back."""
+    gaps: bool = False
+    """Whether the device was idle now and then; of launches back to back."""
     power_w: float | None = None
     """The mean power of the whole board meanwhile; of launches back to back, if something counts
     energy.
@@ -235,7 +237,7 @@ class Device(ABC):
         """Repeat a sample back to back until clock and power have settled, then time it. Sets
         `reading`.
 
-        The time is the mean of a call among those that follow each other for
+        The time is that of a call in the median window among those that follow each other for
         `back_to_back.MEASURED_SECONDS`. One more call, on a poisoned C, is then audited and
         compared. `us` is roughly what a call takes.
         """

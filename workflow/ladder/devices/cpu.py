@@ -393,14 +393,17 @@ class Cpu(Device):
         self._draw(seed)
         self._poison(sample.times)
         us, settled = back_to_back.settle(run, us)
-        us = run(calls := back_to_back.calls_in(back_to_back.MEASURED_SECONDS, us))
-        self.busy_us += calls * us
+        calls = back_to_back.calls_in(back_to_back.WINDOW_SECONDS, us)
+        number = back_to_back.calls_in(back_to_back.MEASURED_SECONDS, calls * us)
+        us, gaps = back_to_back.typical([run(calls) for _ in range(number)])
+        self.busy_us += number * calls * us
         self.reading = self.monitor()
         self._draw(seed)
         self._poison(sample.times)
         sample.call()
         picked = self._picked(sample)
-        return Timed(us, self._audit(*picked), self._compare(*picked), settled=settled)
+        audit, errors = self._audit(*picked), self._compare(*picked)
+        return Timed(us, audit, errors, settled=settled, gaps=gaps)
 
     def _picked(self, sample: Sample, last: bool = False) -> tuple[NDArray[Any], int]:
         """Return a copy of the result of one launch, made at once: what a left-behind thread writes

@@ -415,12 +415,16 @@ class Cuda(Device):
             last = len(windows.calls)
             self.busy_us += windows.us(0, last)
             ((mhz, least),) = support.clocks(1)
+            us, gaps = back_to_back.typical(
+                [windows.us(at, at + 1) / windows.calls[at] for at in range(first, last)]
+            )
             return Timed(
-                max(windows.us(first, last), least) / done,
+                us * max(1.0, least / windows.us(first, last)),  # two clocks, as in `time_round`
                 support.audits(1)[0],
                 support.errors(1)[0],
                 sm_clock_mhz=mhz,
                 settled=settled,
+                gaps=gaps,
                 power_w=meter.watts(),
             )
         except cuda.Error as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ladder.core.files import digest
 from ladder.core.stats import median_interval, paired_ratio
-from ladder.core.types import FAILED
+from ladder.core.types import FAILED, OF_CUDA
 from ladder.measuring.job import Job, Name, Run, carry_out, rows_of
 from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate
@@ -22,7 +22,7 @@ from ladder.storage.dataset_layout import CONFIRMED, contents
 from ladder.storage.journal import Journal
 from ladder.storage.samples import read
 
-SUSTAINED_PROCESSES = 3
+SUSTAINED_PROCESSES = 5
 """The processes that measure launches back to back: enough to show how far these repeat."""
 SUSTAINED_US = 1e6
 """Roughly how long a finalist takes there, in microseconds."""
@@ -55,10 +55,12 @@ class Finalist:
     """Its launches in one of the sweep's samples. A sample has as many here: the more there are, the
     more of a cache their results take from others.
     """
+    tensor_cores: bool
+    """Whether its binary uses the tensor cores."""
     apart: bool
-    """Whether it has separate rounds: a candidate that uses the tensor cores, or a baseline other
-    than the reference. Such candidates draw power, or leave threads spinning, at the cost of those
-    timed beside them.
+    """Whether it has separate rounds: a candidate that uses the tensor cores where the reference
+    does not, or a baseline other than the reference. Such candidates draw power, or leave threads
+    spinning, at the cost of those timed beside them.
     """
 
 
@@ -107,13 +109,15 @@ def finalists(
             continue
         problem, kernel = _problem_of(row), row["kernel"]
         context = is_baseline(kernel) and kernel != row["reference"]
+        tensor_cores = bool(row["tensor_cores"])
         finalist = Finalist(
             candidate(kernel, problem.element_type, row["configuration"], row["precision"] or ""),
             "finalist",
             median_interval(row["samples_us"])[0],
             median_interval(row["reference_us"])[0],
             int(row["repeats"]),
-            context or bool(row["tensor_cores"]),
+            tensor_cores,
+            problem.element_type not in OF_CUDA and (context or tensor_cores),
         )
         raced = row["stop"] == "race"
         ratio = 0.0 if raced else paired_ratio(row["reference_us"], row["samples_us"])[0]
@@ -265,8 +269,11 @@ class Confirmation(Run):
                 timed.append(finalist)
         self.session.time_group(
             group.problem,
-            # the reference may use the tensor cores too
-            {each.candidate: each.apart or is_baseline(each.candidate.name) for each in timed},
+            # a baseline may use the tensor cores too
+            {
+                each.candidate: each.tensor_cores or is_baseline(each.candidate.name)
+                for each in timed
+            },
             self.limits,
             int(group.key, 16) % 2**32,
             outcomes.__setitem__,
@@ -283,7 +290,8 @@ class Confirmation(Run):
             if group.state == SUSTAINED:
                 outcome = _if_sustained(outcome, finalist.us)
             row = self.row(finalist.candidate, group.problem, group.state, outcome)
-            rows.append(row | {"process": group.process, "role": finalist.role})
+            more = {"process": group.process, "role": finalist.role}
+            rows.append(row | more | {"tensor_cores": finalist.tensor_cores or None})
         self._learn(rows)
         self.keep(group, {"rows": rows})
         self.progress.done(

@@ -157,6 +157,7 @@ class Run(ABC):
             "state": state,
             "reference": self.job.plan["reference"],
             "uuid": self.uuid,
+            "binary_sha256": candidate.sha256 or None,
             "time": now(),
             **columns,
         }

@@ -265,9 +265,7 @@ class Sweep(Run):
                     [outcome["reason"], *remarks(self.job.environment["attributes"])]
                 ),
             }
-        row = self.row(entry.candidate, entry.problem, "warm", outcome)
-        binary = {"binary_sha256": entry.candidate.sha256 or None}
-        self.keep(entry, binary | row)
+        self.keep(entry, self.row(entry.candidate, entry.problem, "warm", outcome))
         self._learn(entry)
         if outcome.get("other_processes") and not self.warned:
             self.warned = True

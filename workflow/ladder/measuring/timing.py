@@ -15,7 +15,7 @@ from ladder.core.stats import DRIFT, paired_ratio, relative_half_width, trend
 from ladder.devices.base import Device, Errors, Launch, Refused, Sample, Timed
 from ladder.measuring.protocol import Time
 from ladder.measuring.verify import fault
-from ladder.model.campaign import Limits
+from ladder.model.campaign import SUSTAINED, Limits
 
 WARM_MOST = 3
 """The warm-up takes at most this many times a device's `warm_seconds`."""
@@ -44,7 +44,7 @@ by this share.
 """
 MOST_DISCARDED = 3
 """The most rounds, or sustained samples, that do not count because the process was stopped
-meanwhile: a kernel could stop it at will.
+meanwhile, or because of gaps: a kernel could cause both at will.
 """
 COMPANY, COMPANY_IF_BUSY = 0.05, 0.5
 """The most that other threads of the process may compute while the reference is timed, as a share
@@ -76,7 +76,7 @@ class Series:
     """What `Device.monitor` returned while the round ran."""
     stop: str = ""
     """Why sampling ended: `target`, `race`, `slow`, `drift`, `max_samples`, `max_seconds`, or
-    `fault`; sustained, `settled` or `max_seconds`.
+    `fault`; sustained, `settled`, `max_seconds` or `gaps`.
     """
     fault: str = ""
     """What the audit of a timed launch found; "" for nothing."""
@@ -161,6 +161,7 @@ class Rounds:
     ) -> None:
         self.device, self.limits, self.best = device, request.limits, request.best
         self.cold = request.state == "cold"
+        self.rotates = self.cold or (request.state == SUSTAINED and device.rotates)
         self.start, self.random = clock.now(), np.random.default_rng(request.seed)
         self.turn, self.compared, self.discarded, self.cpu_ns = 0, -1, 0, (0, 0)
         self.again = False
@@ -300,7 +301,7 @@ class Rounds:
 
     def _make_samples(self, repeats: Mapping[_Member, int]) -> None:
         for member in sorted(repeats, key=lambda member: -repeats[member]):
-            member.sample = self.device.sample(member.launch, repeats[member], self.cold)
+            member.sample = self.device.sample(member.launch, repeats[member], self.rotates)
 
     def _round(self, members: Sequence[_Member]) -> list[Timed]:
         return self.device.time_round(
@@ -401,8 +402,9 @@ class Sustained(Rounds):
     """Measures several launches back to back, in state `sustained`: each "round" is one launch, in
     random order.
 
-    A sample is repeated until clock and power have settled, and only what follows counts: its mean
-    time, its clock and its power.
+    A sample is repeated until clock and power have settled, and only what follows counts: its time,
+    its clock and its power. Its launches use copies of the operands in turn, so that none is in the
+    caches when it is used again, if the device rotates copies. A sample with gaps is measured again.
     """
 
     def _begin(self, request: Time) -> None:
@@ -424,7 +426,9 @@ class Sustained(Rounds):
         while True:
             stops = clock.stops()
             timed = self.device.sustain(member.sample, member.us * repeats, self._seed())
-            if not self._was_stopped(stops):
+            idle = timed.gaps and self.discarded < MOST_DISCARDED
+            self.discarded += idle
+            if not self._was_stopped(stops) and not idle:
                 break
         why = self._fault(member, timed)
         if why:
@@ -437,7 +441,8 @@ class Sustained(Rounds):
                 reading |= {"power_w": timed.power_w, "energy_j": energy_j}
             series.readings.append(reading)
             series.errors = timed.errors
-            self.stops[member] = "settled" if timed.settled else "max_seconds"
+            settled = "settled" if timed.settled else "max_seconds"
+            self.stops[member] = "gaps" if timed.gaps else settled
         if not self.todo:
             for other in self.active.values():
                 if not other.series.stop:
