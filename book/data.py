@@ -148,12 +148,14 @@ class Story:
 
     def over_machines(self, row: Row, data: View) -> Row:
         """Return a row of `best` with its ratio to the reference as the mean over the `machines` of
-        the model that have it.
+        the model that measured its binary.
 
         With fewer than `FEWEST_MACHINES` it is that of the row, of one machine.
         """
         key = data.environment["device"], row["kernel"], row["problem"], row["state"]
-        runs = self.confirmed.get(key, [])
+        every = self.confirmed.get(key, [])
+        own = [each for run, each in every if run.environment == data.environment]
+        runs = [(run, each) for run, each in every if own and each["binary"] == own[0]["binary"]]
         if len({run.machine for run, _ in runs}) < FEWEST_MACHINES:
             return {**row, "machines": 1}
         ratios = ("ratio", "ratio_low", "ratio_high")

@@ -8,6 +8,7 @@ from statistics import median
 from ladder.claims import definitions, report
 from ladder.claims.definitions import NEAR
 from ladder.claims.judge import CLAIMED, FAILED, REPRODUCED, UNSURE, claim_of, finding_of
+from ladder.core import verdicts
 from ladder.core.verdicts import AGAIN
 
 from book import answers as study_answers
@@ -167,11 +168,8 @@ def details(story: Story) -> str:
 
 
 def claimed(story: Story) -> str:
-    """Return a table of claims: each claim, where it holds, its value and interval, and the states
-    of the data judged by it.
-
-    The range predicted for another machine is below the interval. A claim about many items has no
-    value.
+    """Return a table of claims: each claim, where it holds, its value, the range predicted for
+    another machine, and the states of the data judged by it. A claim about many items has no value.
     """
     claims, rows = report.grouped(story.entries, claim_of), []
     for claim in definitions.read(story.root):
@@ -180,13 +178,14 @@ def claimed(story: Story) -> str:
         whole = first["id"] == claim.id and first["value"] is not None
         says = first["says"] if whole else claim.says
         sentence, _, end = says.rstrip(".").partition(" (")
-        cells = [end.rstrip(")") or "–", "–", "–"]
+        cells = [end.rstrip(")") or "–", "–"]
         if whole and claim.test == NEAR:
-            known = finding_of(first)
-            cells[:2] = _exact(claim, known.value), _exact(claim, known.low, known.high)
+            known, percent = finding_of(first), "%}" in claim.says
+            value = verdicts.plus_minus(known.value, known.low, known.high, percent)
+            cells[0] = f"{value} ({end.rstrip(')')})"
             if limit := known.prediction:
-                factor = math.exp(limit.half)
-                cells[2] = _exact(claim, known.value / factor, known.value * factor)
+                ends = (known.value * math.exp(sign * limit.half) for sign in (-1, 1))
+                cells[1] = " to ".join(verdicts.plus_minus(end, end, end, percent) for end in ends)
         judged = Counter(entry["state"] for entry in entries)
         states = " · ".join(
             f"{sign} {judged[state]}" for state, sign in SIGNS.items() if judged[state]
@@ -194,17 +193,9 @@ def claimed(story: Story) -> str:
         items = f"{judged[CLAIMED]} items: " if judged[CLAIMED] > 1 else ""
         text = f"{items}{states or 'no later data'}"
         rows.append([f"{sentence}.", first["where"], *cells, text])
-    columns = ["claim", "where", "value", "95 % interval", "predicted range", "data judged by it"]
+    columns = ["claim", "where", "value", "predicted range", "data judged by it"]
     return markdown_table(columns, rows, words=(0, 1, -1))
 
 
 SIGNS = {REPRODUCED: "✓", UNSURE: "≈", AGAIN: "↻", FAILED: "✗"}
 """The sign of each state in the table of claims."""
-
-
-def _exact(claim: definitions.Claim, *values: float) -> str:
-    """Return numbers of a claim with four digits, in percent if its sentence has them in
-    percent.
-    """
-    percent = "{value%}" in claim.says
-    return " to ".join(f"{100 * value:.4g} %" if percent else f"{value:.4g}" for value in values)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from ladder.core import yaml_schema
 from ladder.figures.data import span
 from ladder.storage import published_index
 from ladder.storage.csv_files import read_csv
@@ -128,6 +129,18 @@ def from_lock(entry: dict[str, Any], run: str, environment: dict[str, Any]) -> l
     differs = entry.get("not_from_lock", {}).get(run, "")
     known = "differs_from_lock" in environment.get("python", {})
     return ["no" if differs else "yes" if known else "not known", differs]
+
+
+def withdrawn(story: Story) -> str:
+    """Return the runs that were published and removed, with the reasons."""
+    path = story.root / PUBLISHED / published_index.WITHDRAWN
+    runs = yaml_schema.load(yaml_schema.read(path), str(path))
+    rows = [
+        [f"`{group}`", f"`{run}`", why]
+        for name, why in runs.items()
+        for group, _, run in [name.rpartition("/")]
+    ]
+    return markdown_table(["device and campaign", "run", "why"], rows, range(3))
 
 
 def datasets(story: Story) -> str:

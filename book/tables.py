@@ -26,7 +26,7 @@ from book.markdown import (
     whence,
 )
 from book.past import ACCURATE
-from book.runs import datasets, limits, machines
+from book.runs import datasets, limits, machines, withdrawn
 
 NEGLIGIBLE = 4.0
 """An error counts as no larger than the reference's up to `ACCURATE` times that, or up to this many
@@ -274,6 +274,7 @@ TABLES: dict[str, Callable[..., str]] = {
         limits,
         machines,
         datasets,
+        withdrawn,
         tried,
         power_limit,
         unseen,

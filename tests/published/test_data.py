@@ -4,6 +4,7 @@ committed.
 
 import hashlib
 import math
+import re
 
 import pandas as pd
 import power
@@ -12,13 +13,15 @@ import pytest
 import yaml
 from columns import fits
 from ladder.analysis import repeatability
+from ladder.claims import evidence, judge
+from ladder.claims.definitions import NOTHING
 from ladder.cli import publish
 from ladder.core.places import HOME
 from ladder.figures import explorer
 from ladder.model.hardware_limits import peak_tflops
 from ladder.storage import columns, samples
 from ladder.storage.dataset_layout import read_environment
-from ladder.storage.published_index import featured, run_name
+from ladder.storage.published_index import HEADLINE, WITHDRAWN, featured, run_name
 
 
 def test_every_file_has_its_checksum(published):
@@ -42,6 +45,21 @@ def test_a_repeat_keeps_only_what_the_limits_are_made_from(published, datasets):
             "environment.json",
             "resources.csv",
         ]
+
+
+def test_a_run_of_all_rungs_measures_every_claim(published, datasets):
+    """As `reproduce` does, which has all problems, kernels and states of the claims."""
+    data = evidence.of_samples(datasets[f"{HEADLINE}/{featured(published)[HEADLINE].name}"])
+    states = {entry["id"]: entry["state"] for entry in judge.held_against(ROOT, data)}
+    assert [id for id, state in states.items() if state == NOTHING] == []
+
+
+def test_withdrawn_runs_are_gone_and_name_the_commit_that_removed_them(published, datasets):
+    withdrawn = yaml.safe_load((published / WITHDRAWN).read_text())
+    assert not set(withdrawn) & set(datasets)
+    for name, why in withdrawn.items():
+        assert re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+/\d{4}-\d\d-\d\dT\d{4}(-[0-9a-f]{4})?", name)
+        assert re.fullmatch(r".+; removed by [0-9a-f]{8}\.", why), name
 
 
 def sha256(path):

@@ -37,7 +37,7 @@ def tables(rows, within=0.0, binaries=()):
     """The tables of a dataset with these rows, of a GPU of 2000 operations a clock; `binaries` are
     kernels and configurations that are compiled to one binary.
     """
-    attributes = {"compute_capability": "9.0", "sm_count": 2000 / 256}
+    attributes = {"compute_capability": "9.0", "sm_count": 2000 / 256, "max_sm_clock_mhz": 1980}
     facts = {"fingerprint": {}, "attributes": attributes, "peaks": {"fp32_tflops": 2.0}}
     with TemporaryDirectory() as name:
         folder = Path(name)

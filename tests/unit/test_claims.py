@@ -11,6 +11,7 @@ from ladder.claims import judge as judged
 from ladder.claims.definitions import COUNT, NEAR, SIGN, Claim
 from ladder.claims.evidence import Data, Finding
 from ladder.claims.judge import FAILED, REPRODUCED, UNSURE
+from ladder.core import verdicts
 from ladder.core.places import HOME
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
@@ -72,15 +73,32 @@ def test_a_machine_has_one_value_however_often_it_was_measured():
 def test_a_failure_has_no_interval_that_says_nothing():
     numbers = {"value": 1.0, "low": 0.0, "high": 1228.64, "limit": None, "published": None}
     entry = {"id": "a", "says": "S.", "where": "here", "state": FAILED, "dataset": "d", **numbers}
-    assert report.failure(entry) == "S. Here 1 (95 % interval not known). a, d"
+    assert report.failure(entry) == "S. Here 1 (interval not known). a, d"
     assert "1229" not in report.page([entry])
 
 
 def test_a_sentence_has_its_numbers_or_leaves_the_parentheses_out():
-    says = "It is {value}, or {value%} (95 % interval {low} to {high%})."
-    expected = "It is 1, or 100 % (95 % interval 0.99 to 101 %)."
-    assert judged.say(claim(NEAR, says=says), finding(1.0, 0.01)) == expected
-    assert judged.say(claim(NEAR, says=says), None) == "It is …, or …."
+    says = "It is {value}, {value±}, {value%} or {value±%} ({machines} GPUs)."
+    expected = "It is 1, 1.00 ± 0.01, 100 % or 100 ± 1 % (3 GPUs)."
+    assert judged.say(claim(NEAR, says=says), finding(1.0, 0.01, machines=3)) == expected
+    assert judged.say(claim(NEAR, says=says), None) == "It is …, …, … or …."
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((1.064, 1.062, 1.0655), "1.064 ± 0.002"),
+        ((3.305, 3.235, 3.377), "3.31 ± 0.07"),
+        ((0.9526, 0.951, 0.9542, True), "95.3 ± 0.2 %"),
+        ((0.01887, 0.01879, 0.01895, True), "1.887 ± 0.008 %"),
+        ((1.0, 0.9, 1.0961), "1.0 ± 0.1"),
+        ((123.4, 111.0, 140.0), "123 ± 17"),
+        ((2.0, 2.0, 2.0), "2"),
+        ((1.0, 0.0, 1228.64), "1 (interval not known)"),
+    ],
+)
+def test_a_value_has_as_many_digits_as_are_known(numbers, text):
+    assert verdicts.plus_minus(*numbers) == text
 
 
 @pytest.mark.parametrize(
@@ -129,6 +147,10 @@ GAIN, LOSS, EXACT = finding(1.2, 0.01), finding(0.8, 0.01), finding(1.0, 0.01)
         # what was published is not known better
         (NEAR, finding(1.04, 0.01), finding(1.0, 0.05), Limit(0.001), 1, REPRODUCED),
         (NEAR, finding(1.01, 0.01), EXACT, None, 1, REPRODUCED),
+        # wide intervals are near anything
+        (NEAR, finding(1.0, 0.2, processes=2), EXACT, Limit(0.03), 1, UNSURE),
+        (NEAR, finding(0.9, 0.2, processes=2), EXACT, Limit(0.03), 1, UNSURE),
+        (NEAR, finding(1.01, 0.02), EXACT, None, 1, UNSURE),
         # how far runs differ is not known
         (NEAR, finding(1.05, 0.01), EXACT, None, 1, UNSURE),
     ],

@@ -15,6 +15,7 @@ from ladder.claims import definitions, evidence, report
 from ladder.claims import judge as judged
 from ladder.claims.definitions import NOTHING
 from ladder.claims.judge import CLAIMED, ELSEWHERE, FAILED, MEAN, REPRODUCED, UNSURE
+from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.verdicts import AGAIN
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED
@@ -34,7 +35,7 @@ BEST = "element_type: float32, state: warm, interval: between-process"
 OWN = f"""
 - {{id: gains, says: A rung gains., where: {{kind: cuda}}, table: pairs, test: sign, over: 1.1,
    rows: {{pair: gain, element_type: float32, state: warm, problem: [1024, 4096]}}}}
-- {{id: ratio-10, says: "Rung 10 has {{value%}} of cuBLAS's rate (95 % interval {{low}} to {{high}}).", where: {{device: nvidia-made-up}},
+- {{id: ratio-10, says: "Rung 10 has {{value±%}} of cuBLAS's rate ({{machines}} GPUs).", where: {{device: nvidia-made-up}},
    table: best, test: near, rows: {{kernel: 10_block_tile_128, problem: 4096, {BEST}}}}}
 - {{id: ratio-05, says: "So does rung 05, at both sizes.", where: {{device: nvidia-made-up}},
    table: best, test: near, rows: {{kernel: 05_register_tile, problem: [1024, 4096], {BEST}}}}}
@@ -135,15 +136,50 @@ def test_a_number_is_the_mean_over_machines_and_is_tested_by_the_others(checkout
     numbers = [first[name] for name in ("value", "low", "high")]
     assert numbers == pytest.approx([math.exp(mean), *ends], rel=1e-4)
     assert (first["state"], first["dataset"], first["machines"]) == (CLAIMED, MEAN, 4)
-    assert first["says"] == (
-        f"Rung 10 has {100 * first['value']:.4g} % of cuBLAS's rate (95 % interval {ends[0]:.4g} "
-        f"to {ends[1]:.4g})."
-    )
+    text = verdicts.plus_minus(math.exp(mean), *ends, percent=True)
+    assert first["says"] == f"Rung 10 has {text} of cuBLAS's rate (4 GPUs)."
     assert [entry["dataset"] for entry in judged_runs] == [RUN.format(run) for run in (2, 0, 1, 3)]
     for entry in judged_runs:
         others = [logs[run] for run in range(4) if entry["dataset"] != RUN.format(run)]
         assert entry["published"] == pytest.approx(math.exp(np.mean(others)), rel=1e-5)
         assert entry["state"] in {REPRODUCED, UNSURE}
+
+
+def test_a_number_is_of_one_binary(tmp_path):
+    """Of the latest: data of others claim nothing of it, and are not judged by it."""
+
+    def another(seed):
+        for path in [folder(tmp_path, 0) / "resources.csv"] * (seed == 1):  # after the first run
+            path.write_text(path.read_text().replace(",gemm,", "x,gemm,"))  # each digest's end
+        return {"slower": {"10_block_tile_128": 1.2}} if seed == 0 else {}
+
+    entries = published_again(tmp_path, another)
+    first, *judged_runs = [entry for entry in entries if entry["id"] == "ratio-10"]
+    assert (first["machines"], "(2 GPUs)" in first["says"]) == (2, True)
+    assert [entry["dataset"] for entry in judged_runs] == [RUN.format(1), RUN.format(2)]
+    # a change of 20 % in the first run has not moved the mean
+    values = [entry["value"] for entry in judged_runs]
+    assert first["value"] == pytest.approx(math.sqrt(math.prod(values)), rel=1e-4)
+
+
+def test_attempts_are_counted(tmp_path, monkeypatch):
+    """By what was measured, not by how often it was judged."""
+    monkeypatch.chdir(tmp_path)
+    entries = [
+        {"id": "a", "state": REPRODUCED, "dataset": "results/r/gpu", "value": None},
+        {"id": "a", "state": CLAIMED, "dataset": "nvidia-made-up/default/1", "value": None},
+    ]
+
+    def attempt(contents):
+        written(tmp_path / "results" / "r" / "gpu" / "confirmed.parquet", contents)
+        return report.count_attempts(entries, tmp_path / "results" / "attempts.json")
+
+    own, published = attempt("one")
+    assert (own["attempt"], "attempt" in published) == (1, False)
+    assert "attempt" not in report.text([own, published])
+    again = [attempt(contents)[0]["attempt"] for contents in ("one", "two", "two", "three")]
+    assert again == [1, 2, 2, 3]
+    assert "attempt 3: results/attempts.json" in report.text(attempt("three"))
 
 
 def test_what_is_claimed_together_is_judged_together(judge_run, monkeypatch):
@@ -185,7 +221,7 @@ def test_a_kernel_that_is_three_per_cent_slower_is_named(judge_run):
     # the verdict is last, where it is seen
     assert re.match(r"Claims: \d+ reproduced, 1 not reproduced", lines[-2])
     assert re.match(
-        r"Not reproduced: Rung 10 has .* Here 0\.9\d* \(95 % interval 0\.\d+ to 0\.\d+\), published "
+        r"Not reproduced: Rung 10 has .* Here 0\.9\d* ± 0\.\d+, published "
         r"0\.9\d*, runs differ by at most ×1\.0\d*\. ratio-10, results/r/gpu$",
         lines[-1],
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import synthetic
 from ladder.analysis.dataset import Dataset
+from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.places import HOME
 from ladder.model.kernel_file import discover
@@ -58,8 +59,8 @@ def test_the_table_has_every_kernel_at_one_size_in_the_order_of_the_ladder(datas
     best = at_4096(dataset).set_index("kernel")
     lines = result.strip().splitlines()
     assert lines[0] == (
-        "NVIDIA Made Up, M=4096 N=4096 K=4096, float32, warm; cuBLAS 13.1.0; intervals "
-        "between-process"
+        "NVIDIA Made Up, M=4096 N=4096 K=4096, float32, warm; cuBLAS 13.1.0; ±: half the "
+        "95 % interval, between-process"
     )
     shown = {line.split()[0]: line for line in lines[2 : 2 + len(best)]}
     context = ["20_tensor_cores", "cublas_tf32", "cublaslt_best"]
@@ -68,9 +69,9 @@ def test_the_table_has_every_kernel_at_one_size_in_the_order_of_the_ladder(datas
     assert shown.pop("cublas").split()[3:] == ["baseline"]
     for kernel, line in shown.items():
         row = best.loc[kernel]
-        percents = [100 * row[name] for name in ("ratio", "ratio_low", "ratio_high")]
-        words = f"{row['configuration']} {row['tflops']:.4g} {{:.1f}} % {{:.1f}} to {{:.1f}}"
-        assert words.format(*percents) in re.sub(" +", " ", line)
+        ratio = verdicts.plus_minus(*row[["ratio", "ratio_low", "ratio_high"]], percent=True)
+        words = f"{row['configuration']} {row['tflops']:.4g} {ratio}"
+        assert words in re.sub(" +", " ", line)
     assert f"2 other problem(s): {dataset / 'best.csv'}" in result
     costs = csv_files.read_csv(dataset / "costs.csv")
     busy, wall = costs["busy_seconds"].sum(), costs["wall_seconds"].sum()
@@ -195,7 +196,7 @@ def test_an_interval_that_says_nothing_is_not_printed_as_numbers(tables):
     ends = ["ratio_low", "ratio_high", "tflops_low", "tflops_high"]
     best.loc[best["kernel"] == "05_register_tile", ends] = (0.0, 1228.64, 0.0, 1e5)
     table = "\n".join(final_table.table(write(), 999))
-    assert re.search(r"^  05_register_tile .* \d+\.\d %  +not known$", table, re.M)
+    assert re.search(r"^  05_register_tile .* [\d.]+ % \(interval not known\)$", table, re.M)
     assert not re.search("0.0 to|122864", table)
 
 
@@ -254,8 +255,7 @@ def test_times_that_are_no_result_are_told_at_the_end(tables):
         "Warning: nvidia-made-up: timed while other processes used 1.7 cores (3 of "
         f"{best['tflops'].notna().sum()} rows, marked disturbed)",
         "Warning: nvidia-made-up: no ratio is a result at 256 warm, 4096 warm: cublas timed beside "
-        "itself has 110.0 % (95 % interval 61.9 to "
-        "195.3) at the first. Measure again while nothing else runs",
+        "itself has 110 ± 85 % at the first. Measure again while nothing else runs",
     ]
     printed, _ = final_table.summary([result.folder / "best.csv"], 200)
     assert "no ratio is a result at 256 warm, 4096 warm" in printed

@@ -109,6 +109,11 @@ def test_student_is_that_of_the_tables():
     ]:
         assert student_t(degrees) == pytest.approx(at_95, abs=5e-4)
         assert student_t(degrees, 0.99) == pytest.approx(at_99, abs=5e-4)
+    # between whole ones it is continuous, and falls
+    for degrees in (1, 2, 7, 120):
+        near = student_t(degrees + 1e-6), student_t(degrees - 1e-6 * (degrees > 1))
+        assert near == pytest.approx([student_t(degrees)] * 2, rel=1e-4)
+        assert student_t(degrees) > student_t(degrees + 0.5) > student_t(degrees + 1)
     with pytest.raises(ValueError, match="no degrees of freedom"):
         student_t(0)
 

@@ -210,7 +210,21 @@ def test_rungs_that_were_slowed_are_found_and_others_are_not(tmp_path):
     assert (shares["slowed"], shares["found"]) == (2, 1.0)
     assert shares["alike"] == 2 * 4
     assert shares["called"] <= 1 / 3
-    assert power.shares(power.compared(before, before)) == shares | {"found": 0.0, "called": 0.0}
+    same = {"found": 0.0, "called": 0.0, "longer": [0.0, 0.0]}
+    assert power.shares(power.compared(before, before)) == shares | same
+
+
+def test_the_share_that_was_found_has_an_interval_and_its_caveats():
+    measured = {"slowed": 28, "found": 26 / 28, "faster": 1, "longer": [-4.34, 4.84], "alike": 9}
+    short, long = power.worded_slowed(measured | {"called": 0.0})
+    assert short == (
+        "26 of 28 are called slower (76% to 99% at 95 % confidence), in one run in which they took "
+        "-4.3 to +4.8 % longer"
+    )
+    assert "and 1 faster" in long
+    assert power.share_interval(0, 10)[0] == pytest.approx(0, abs=1e-9)
+    # one less the 10th root of 0.025
+    assert power.share_interval(0, 10)[1] == pytest.approx(1 - 0.025**0.1)
 
 
 def test_what_a_campaign_timed_is_told_by_what_was_compiled(tmp_path):

@@ -78,17 +78,30 @@ def test_energy_is_the_median_of_processes_with_its_range(joules, expected):
     assert line == pytest.approx(expected, nan_ok=True)
 
 
-@pytest.mark.parametrize(("apart", "ratio"), [(True, 4.0), (False, 4.4)])
-def test_the_reference_of_tensor_cores_is_that_of_the_rounds_without_them(apart, ratio):
+@pytest.mark.parametrize(
+    ("apart", "element_type", "ratio"),
+    [
+        (True, "float32", 4.0),
+        (False, "float32", 4.4),
+        (True, "bfloat16", 4.4),  # the reference uses them too
+    ],
+)
+def test_the_reference_of_tensor_cores_is_that_of_the_rounds_without_them(
+    apart, element_type, ratio
+):
     rows = again("cublas", "-", [1.0] * 3, "best") + again(
         "k", "a", [0.25] * 3, "best", tensor_cores=apart
     )
+    rows += swept("a") + swept("-", kernel="cublas")
     for record in rows:
+        record["element_type"] = element_type
+        if not record["process"]:
+            continue
         mine = record["kernel"] == "k"
         record |= {"reference": "cublas", "key": f"{record['process']} {mine and apart}"}
         record["samples_us"] = [0.25 if mine else 1.0] * 6
         record["reference_us"] = [1.1 if mine else 1.0] * 6
-    table = made(swept("a") + swept("-", kernel="cublas") + rows).set_index("kernel")
+    table = made(rows).set_index("kernel")
     assert table.loc["k", "ratio"] == pytest.approx(ratio)
     assert table.loc["k", "reference_us"] == pytest.approx(ratio / 4)
 
@@ -152,6 +165,9 @@ RISING = list(np.linspace(1, 1.01, 12))
     [
         ({}, ""),
         ({"samples_throttle_reasons": [0x4, *[0x1] * 9]}, "throttled"),
+        ({"sm_clock_mhz": 1930.0}, ""),  # of at most 1980
+        ({"sm_clock_mhz": 1910.0}, "throttled"),
+        ({"stop": "settled; gaps"}, "gaps"),
         ({"samples_us": [1.0] * 8 + [1.06] * 2}, "multimodal"),
         ({"samples_us": RISING, "reference_us": [1.0] * 12}, "drifting"),
         ({"samples_us": [1.0] * 12, "reference_us": RISING}, "drifting"),

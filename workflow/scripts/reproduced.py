@@ -10,5 +10,7 @@ with job(snakemake.log[0]):
     entries = [entry for path in snakemake.input for entry in read_json(Path(path))]
     claim = snakemake.params.claim
     entries = [entry for entry in entries if not claim or f"{entry['id']}:".startswith(f"{claim}:")]
-    judge.write(entries, Path(snakemake.output.table))
+    table = Path(snakemake.output.table)
+    entries = report.count_attempts(entries, table.parents[1] / "attempts.json")
+    judge.write(entries, table)
     write_whole(Path(snakemake.output.page), report.page(entries).encode())

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ladder.analysis import measurements, tables
 from ladder.analysis.finalists import Finalists
-from ladder.analysis.measurements import Candidate, Known, candidate, keys
+from ladder.analysis.measurements import Candidate, Known, Record, candidate, keys
 from ladder.core.errors import InputError
 from ladder.core.files import digest, whole
 from ladder.core.types import FAILED
@@ -93,6 +93,7 @@ class Dataset:
         self._known = Known(
             peak_tflops=float(self.environment["peaks"]["fp32_tflops"]),
             per_clock=flop_per_clock(self.environment) or math.nan,
+            highest_mhz=float(self.environment["attributes"].get("max_sm_clock_mhz") or math.nan),
             within=max((session.get("within", 0.0) for session in self.sessions), default=0.0),
             tensor_cores=set(keys(on_tensor_cores, *CANDIDATE)),
             failures={
@@ -249,6 +250,12 @@ class Dataset:
     def binaries(self) -> dict[Candidate, str]:
         """The SHA-256 of each candidate's binary."""
         return {candidate(row): row["sha256"] for row in self.resources.to_dict("records")}
+
+    def binary(self, row: Record) -> str:
+        """Return the SHA-256 of the binary of a measurement or a row of `best`; "" for a baseline,
+        which has none. If the row does not name it, the compilers' report does.
+        """
+        return row.get("binary_sha256") or self.binaries.get(candidate(row), "")
 
 
 def _typed(name: str, table: pd.DataFrame) -> pd.DataFrame:

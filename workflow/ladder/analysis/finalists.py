@@ -14,6 +14,7 @@ from ladder.analysis import measurements
 from ladder.analysis.measurements import Candidate, Known, Record, candidate
 from ladder.core import verdicts
 from ladder.core.stats import between_processes, median_interval, within_processes
+from ladder.core.types import OF_CUDA
 from ladder.model.baselines import is_baseline
 from ladder.storage.samples import READINGS, rows
 
@@ -58,8 +59,8 @@ class Finalists:
     def pair(self, key: Key, name: Name, other: Name) -> dict[str, Any]:
         """Return the speedup of `name` over `other`, with its intervals and verdict.
 
-        It uses the rounds in which both were timed. If they were timed apart, because one uses the
-        tensor cores, it uses their ratios to the reference.
+        It uses the rounds in which both were timed. If they were timed apart, it uses their ratios
+        to the reference.
         """
         of_name, of_other = self.groups[key][name], self.groups[key][other]
         processes = []
@@ -87,12 +88,13 @@ class Finalists:
 
     def _reference_us(self, key: Key, record: Record) -> Any:
         """Return the reference's times beside a finalist, or one for all rounds if the finalist
-        uses the tensor cores.
+        uses the tensor cores and the reference does not.
 
-        The power that the tensor cores draw slows the reference in the same rounds. So the time is
-        the median of the process's rounds without them.
+        The power that the tensor cores draw slows such a reference in the same rounds. So the time
+        is the median of the process's rounds without them. In 16 bits the reference draws as much
+        itself.
         """
-        if candidate(record) in self.tensor_cores:
+        if candidate(record) in self.tensor_cores and key[0] not in OF_CUDA:
             for (kernel, _), of_processes in self.groups[key].items():
                 beside = of_processes.get(record["process"])
                 if kernel == record["reference"] and beside and beside["key"] != record["key"]:

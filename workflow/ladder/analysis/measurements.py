@@ -25,6 +25,10 @@ THROTTLED = 0xFC
 """Bits of NVML's clock event reasons that mean throttling: power cap, slowdowns and sync boost, but
 not idling or chosen clocks.
 """
+HELD_DOWN = 0.97
+"""The share of the highest clock below which the counted clock was held down, whatever the driver
+reports.
+"""
 LISTS = ("samples_us", "reference_us", "samples_throttle_reasons")
 """Columns of measurements with a value for each round."""
 
@@ -42,6 +46,8 @@ class Known:
     """The measured float32 peak."""
     per_clock: float
     """The device's float32 operations per clock; NaN if they are not known."""
+    highest_mhz: float
+    """The device's highest clock; NaN if it is not known."""
     within: float
     """The campaign's `confirm.within`."""
     tensor_cores: Collection[Candidate]
@@ -133,8 +139,9 @@ def evaluated(table: pd.DataFrame, known: Known) -> pd.DataFrame:
     """Return rows of `summary` or `best` with the columns that follow from others: rates and marks.
     Rows without a time have none of them.
 
-    `throttled`: something held the clock down during a sample. `drifting`: times or ratios rise or
-    fall within a process.
+    `throttled`: the driver reported that something held the clock down during a sample, or the
+    median clock was below `HELD_DOWN` of the highest. `gaps`: the device was idle now and then in
+    a sustained sample. `drifting`: times or ratios rise or fall within a process.
     `multimodal`: the 90th percentile of all times is more than 5 % above the 10th. `disturbed`:
     other processes computed on the device meanwhile. `raced`: early stopping ended its measurement.
     `short gauntlet`: the candidate was asked fewer than `verdicts.FEW_PROBLEMS` of the gauntlet's
@@ -153,11 +160,12 @@ def evaluated(table: pd.DataFrame, known: Known) -> pd.DataFrame:
     timed, float32 = table["median_us"].notna(), table["element_type"] == "float32"
     energy, clock = table["energy_j"], table["sm_clock_mhz"]
     marks = {
-        "throttled": table["throttled_share"] > 0,
+        "throttled": (table["throttled_share"] > 0) | (clock < HELD_DOWN * known.highest_mhz),
         "drifting": table["drifting"].eq(True),
         "multimodal": table["multimodal"].eq(True),
         "disturbed": table["other_processes"] > 0,
         "raced": table["stop"] == "race",
+        "gaps": table["stop"].astype(str).str.contains("gaps"),
         "short gauntlet": table["gauntlet_problems"] < verdicts.FEW_PROBLEMS,
         "16-bit sums": table["sums_16_bit"].eq(True),
         "NaN at alpha 0": table["nan_at_alpha_0"].eq(True),

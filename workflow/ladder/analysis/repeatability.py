@@ -129,7 +129,7 @@ def measured(runs: Mapping[str, Dataset]) -> pd.DataFrame:
                     {
                         "kernel": kernel,
                         "configuration": configuration,
-                        "binary": records[0]["binary_sha256"] or "",  # a baseline has none
+                        "binary": dataset.binary(records[0]),
                         **dict(zip(PROBLEM, key, strict=False)),
                         "tensor_cores": finalists.on_tensor_cores(key, (kernel, configuration)),
                         "other_baseline": kernel in OTHER_BASELINES,
@@ -295,7 +295,7 @@ def claims(measured: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
     they measured and their tables `pairs`.
 
     `same_machine`: differences between runs on one machine; the share within Welch's interval, from
-    both runs' processes.
+    both runs' processes, in all and by `problems`.
     `same_held_out`: the same differences; the share within the limit made from the runs on other
     machines.
     `other_machine`: differences between machines; the share within the limit of `table`, which was
@@ -322,9 +322,14 @@ def claims(measured: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
         involved = other[(other["machine"] == name) | (other["machine_other"] == name)]
         held_out.append(_within(involved.assign(held=name), limits, "reproduce_limit"))
         same_held_out.append(_within(same[same["machine"] == name], limits, "repeat_limit"))
+    same = same.assign(within=same["difference"].abs() <= intervals)
+    by_problem = {
+        " ".join(name): {"rows": len(rows), "covered": float(rows["within"].mean())}
+        for name, rows in same.groupby(["problem", "state"], sort=False)
+    }
     return {
         "machines": len(machines),
-        "same_machine": _covered(same.assign(within=same["difference"].abs() <= intervals), "runs"),
+        "same_machine": _covered(same, "runs") | ({"problems": by_problem} if len(same) else {}),
         "same_held_out": _covered(pd.concat(same_held_out)),
         "other_machine": _covered(_within(other, table(measured), "reproduce_limit")),
         "held_out": _covered(pd.concat(held_out), "held"),
@@ -384,9 +389,10 @@ def worded(measured: Mapping[str, Any]) -> dict[str, Any]:
     same = measured["same_machine"]
     short = "Unknown: no device was measured twice"
     if same["pairs"]:
+        least = min(same["problems"], key=lambda name: same["problems"][name]["covered"])
         short = (
             f"{same['covered']:.1%} of differences on one device lie within their interval, from "
-            f"{same['pairs']} pairs of runs"
+            f"{same['pairs']} pairs of runs; least, {share(same['problems'][least])}: {least}"
         )
     return {
         "question": "Do results repeat?",

@@ -53,6 +53,8 @@ class Finding:
     """The rows that were counted, as text."""
     of: int = 0
     """The number of rows that they were counted among."""
+    binary: str = ""
+    """The SHA-256 of the kernel's binary, where that is known."""
 
     @property
     def spread(self) -> tuple[float, int]:
@@ -98,7 +100,7 @@ def over_machines(findings: Sequence[tuple[Data, Finding]]) -> Finding:
     """Return the mean of an item over machines, with the interval between machines.
 
     The value of a machine is the mean of the logarithms of its runs. One machine has no such
-    interval: it is that of its first run.
+    interval: it is that of its first run. The findings are of one binary.
     """
     runs: dict[str, list[float]] = {}
     for data, finding in findings:
@@ -116,8 +118,10 @@ def of_samples(folder: Path, name: str = "") -> Data:
     tables of the sweep.
     """
     dataset = Dataset.open(folder)
-    tables = CLAIMED_OF if dataset.has_sweep else ("best", "pairs")
-    return of_tables(dataset.tables(tables), dataset.environment, name or folder.name)
+    tables = dataset.tables(CLAIMED_OF if dataset.has_sweep else ("best", "pairs"))
+    binaries = [dataset.binary(row) for row in tables["best"].to_dict("records")]
+    tables["best"] = tables["best"].assign(binary=binaries)
+    return of_tables(tables, dataset.environment, name or folder.name)
 
 
 def of_tables(
@@ -159,7 +163,8 @@ def find(claim: Claim, data: Data) -> list[Finding]:
         value, low, high = (float(row[name]) for name in RATIO[claim.table])
         if all(map(math.isfinite, (value, low, high))):
             finding = Finding(key, value, low, high, int(row.get("processes") or 1))
-            findings.append(replace(finding, marks=_marks(row), limit_of=limit_key(row)))
+            more = {"marks": _marks(row), "limit_of": limit_key(row)}
+            findings.append(replace(finding, binary=row.get("binary", ""), **more))
     return findings
 
 

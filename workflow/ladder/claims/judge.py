@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,34 +59,49 @@ def judge(
 
     A sign is `REPRODUCED` if the value is beyond 1 on the published side by more than its interval
     and the limit, and `FAILED` if it is so on the other side. A value is near the published one if
-    the two differ by no more than the interval of their difference or the limit. Intervals and
-    limits are at 95 %. To be `FAILED` they are wider, so that at most one case in twenty wrongly
-    fails any of the `count` items (Bonferroni's inequality). Counted rows may be the claimed share
-    of all, and two standard deviations more, for chance.
+    the two differ by no more than `reach`, and if its own interval is no wider than the limit or
+    than the published interval: a wide interval is near anything. Intervals and limits are at 95 %.
+    To be `FAILED` they are wider, so that at most one case in twenty wrongly fails any of the
+    `count` items (Bonferroni's inequality). Counted rows may be the claimed share of all, and two
+    standard deviations more, for chance.
     """
     if claim.test == COUNT:
         expected = claim.share * finding.of
         few = len(finding.rows) <= expected + 2 * math.sqrt(expected)
         return REPRODUCED if few else FAILED
 
-    def reach(confidence: float) -> float:
-        other = published.spread if published and claim.test == NEAR else EXACT
-        own = half_of_difference(finding.spread, other, confidence)
-        return max(own, limit.at(confidence) if limit else 0)
-
-    wide = reach(1 - (1 - CONFIDENCE) / count)
+    least, wide = (
+        reach(claim, finding, published, limit, confidence)
+        for confidence in (CONFIDENCE, 1 - (1 - CONFIDENCE) / count)
+    )
     distance = math.log(finding.value)
     if claim.test == NEAR and published:
         distance = abs(distance - math.log(published.value))
-        if distance <= reach(CONFIDENCE):
-            return REPRODUCED
+        if distance <= least:
+            known = max(limit.half if limit else 0.0, published.spread[0])
+            return REPRODUCED if finding.spread[0] <= known else UNSURE
         # without a limit, another run may have any value
         return FAILED if limit and distance > wide else UNSURE
     if published and published.value < 1:
         distance = -distance
-    if distance > reach(CONFIDENCE):
+    if distance > least:
         return REPRODUCED
     return FAILED if distance < -wide else UNSURE
+
+
+def reach(
+    claim: Claim,
+    finding: Finding,
+    published: Finding | None,
+    limit: Limit | None,
+    confidence: float = CONFIDENCE,
+) -> float:
+    """Return the largest difference of logarithms that says nothing: half the width of the interval
+    of the difference to what is claimed, or the limit if that is more.
+    """
+    other = published.spread if published and claim.test == NEAR else EXACT
+    own = half_of_difference(finding.spread, other, confidence)
+    return max(own, limit.at(confidence) if limit else 0)
 
 
 def stands(claim: Claim, state: str, marks: Collection[str], usual: Collection[str]) -> bool:
@@ -115,18 +131,20 @@ def stands(claim: Claim, state: str, marks: Collection[str], usual: Collection[s
 
 
 def say(claim: Claim, finding: Finding | None) -> str:
-    """Return the claim's sentence with the measured numbers, `{value%}` in percent, and the item.
+    """Return the claim's sentence with the measured numbers, and the item: `{value}`, `{value±}`
+    with half the width of the interval, both with `%` at the end in percent, and `{machines}`.
 
     Without a finding, the parentheses are left out, and any other number is "…".
     """
     if finding is None:
-        return re.sub(r"\{\w+%?\}", "…", re.sub(r" \([^()]*\{[^()]*\)", "", claim.says))
+        return re.sub(r"\{\w+±?%?\}", "…", re.sub(r" \([^()]*\{[^()]*\)", "", claim.says))
 
     def number(match: re.Match[str]) -> str:
-        value = getattr(finding, match[1])
-        return f"{100 * value:.4g} %" if match[2] else f"{value:.4g}"
+        ends = (finding.low, finding.high) if match[1] else (finding.value, finding.value)
+        return verdicts.plus_minus(finding.value, *ends, percent=bool(match[2]))
 
-    text = re.sub(r"\{(value|low|high)(%?)\}", number, claim.says)
+    text = re.sub(r"\{value(±?)(%?)\}", number, claim.says)
+    text = text.replace("{machines}", str(finding.machines))
     own = claim.own(finding.key)
     kernels = " over ".join(own[name] for name in ("kernel", "other") if name in own)
     place = ", ".join(own[name] for name in ("problem", "state") if name in own)
@@ -184,15 +202,16 @@ def _judged(
     published, limit = None, None
     if origin:
         published = finding_of(origin)
-        limit = published.prediction
-        if claim.test != NEAR:
-            limit = between(origin["dataset"]).get(finding.limit_of)
+        limit = published.prediction if claim.test == NEAR else None
+        limit = limit or between(origin["dataset"]).get(finding.limit_of)
     state = judge(claim, finding, published, limit, count)
     usual = published.marks if published else ()
     state = state if stands(claim, state, finding.marks, usual) else AGAIN
     entry = _entry(claim, data.name, state, finding, origin)
     if limit:
         entry["limit"] = _rounded(math.exp(limit.half))
+    if claim.test != COUNT:
+        entry["seen_from"] = _rounded(math.exp(reach(claim, finding, published, limit)))
     return entry | ({"rows": finding.rows} if state == FAILED and finding.rows else {})
 
 
@@ -222,8 +241,9 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
 
     A claim about signs `over` a size is about the items that have it in the earliest dataset with
     the item. Later datasets are judged by it, whatever they have. A claim to be near something is
-    about the mean over machines; a dataset is judged by the mean over all other machines: what
-    fails so is `known`, no failure of anybody else's data. In any other claim every dataset is
+    about the mean over the machines that measured its latest binary; a dataset with that binary is
+    judged by the mean over all other machines: what fails so is `known`, no failure of anybody
+    else's data. In any other claim every dataset is
     judged. Rows of a busy machine claim nothing, and are not judged.
     """
     everything, claims = everything or published_data(root), read(root)
@@ -233,7 +253,8 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
 
     @cache
     def between(name: str, other: str) -> Mapping[LimitKey, Limit]:
-        return limits(root / PUBLISHED, environments[name], environments[other])
+        first = environments[name]
+        return limits(root / PUBLISHED, first, environments.get(other) or _any_machine(first))
 
     entries = []
     for claim in claims:
@@ -260,21 +281,32 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
 
 
 def _findings(claim: Claim, everything: Sequence[Data]) -> dict[Key, Findings]:
-    """Return what the published data have for each item, without rows of a busy machine."""
+    """Return what the published data have for each item, without rows of a busy machine. A claim to
+    be near something is about the latest binary only.
+    """
     findings: dict[Key, list[tuple[Data, Finding]]] = {}
     for data in everything:
         for finding in find(claim, data) if claim.applies(data.environment) else ():
             if not set(finding.marks) & set(BUSY):
                 findings.setdefault(finding.key, []).append((data, finding))
-    return dict(findings)
+    if claim.test == NEAR:
+        for key, several in findings.items():
+            binary = several[-1][1].binary
+            findings[key] = [each for each in several if each[1].binary == binary]
+    return findings
 
 
 def _origins(claim: Claim, findings: Mapping[Key, Findings]) -> dict[Key, dict[str, Any]]:
     """Return what is claimed of each item, as entries: of the earliest data, or of the mean over
-    machines.
+    machines. A campaign of some rungs says nothing of gains over the rung below.
     """
     origins = {}
+    items = [claim.item(key) for key in findings]
+    rungs = sorted({item[name] for item in items for name in ("kernel", "other") if name in item})
     for key, several in findings.items():
+        item = claim.item(key)
+        if "other" in item and (item["other"], item["kernel"]) not in pairwise(rungs):
+            continue
         data, finding = several[0]
         name = data.name
         if claim.test == NEAR:
@@ -328,8 +360,10 @@ def held_against(root: Path, data: Data) -> list[dict[str, Any]]:
 
     @cache
     def between(name: str) -> Mapping[LimitKey, Limit]:
-        environment = read_environment(root / PUBLISHED / name / "environment.json")
-        return limits(root / PUBLISHED, data.environment, environment)
+        other = _any_machine(data.environment)
+        if name != MEAN:
+            other = read_environment(root / PUBLISHED / name / "environment.json")
+        return limits(root / PUBLISHED, data.environment, other)
 
     claims, data = read(root), _of_published_kernels(root, data)
     entries = []
@@ -352,6 +386,11 @@ def held_against(root: Path, data: Data) -> list[dict[str, Any]]:
         if not keys:
             entries.append(_entry(claim, data.name, NOTHING))
     return entries
+
+
+def _any_machine(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of a machine of the same model, whichever it is."""
+    return {"device": environment["device"]}
 
 
 def _of_published_kernels(root: Path, data: Data) -> Data:

@@ -1,15 +1,19 @@
 """Report the states of claims as text for a terminal and as a page."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment
 
 from ladder.claims.definitions import NOTHING
 from ladder.claims.judge import CLAIMED, ELSEWHERE, FAILED, REPRODUCED, UNSURE, Entry, claim_of
 from ladder.core import verdicts
+from ladder.core.files import read_json, write_whole
 from ladder.core.verdicts import AGAIN
+from ladder.storage.dataset_layout import contents, files
 
 STATES = (FAILED, AGAIN, REPRODUCED, UNSURE, CLAIMED, NOTHING, ELSEWHERE)
 """The states of claims, the gravest first."""
@@ -57,7 +61,11 @@ def text(entries: Sequence[Entry]) -> str:
         for id, of_claim in grouped(of_dataset, claim_of).items():
             lacks = dict.fromkeys(lack for entry in of_claim for lack in entry.get("lacks", ()))
             note = f" (this campaign has no {', '.join(lacks)})" if lacks else ""
+            if blind := [entry["seen_from"] for entry in of_claim if entry["state"] == UNSURE]:
+                note += f" (differences below {100 * (max(blind) - 1):.2g} % cannot be seen here)"
             lines.append(f"  {id}: {states(of_claim)}{note}")
+        if (attempt := of_dataset[0].get("attempt", 1)) > 1:
+            lines.append(f"  attempt {attempt}: results/attempts.json has what each gave")
         if still_open := left_open(of_dataset):
             marks = dict.fromkeys(mark for entry in still_open for mark in entry["marks"])
             again.append(
@@ -73,6 +81,24 @@ def text(entries: Sequence[Entry]) -> str:
     return "\n".join([*lines, *again])
 
 
+def count_attempts(entries: Sequence[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
+    """Return entries, those of a user's dataset with their `attempt`: how many measurements of it
+    were judged so far, this one included. The file at `path` has what each of them gave.
+    """
+    judged: dict[str, dict[str, str]] = read_json(path) if path.exists() else {}
+    number = {}
+    for dataset, of_dataset in grouped(entries, whose).items():
+        if dataset:
+            attempts = judged.setdefault(dataset, {})
+            attempts.setdefault(contents(files(Path(dataset))), states(of_dataset))
+            number[dataset] = len(attempts)
+    if judged:
+        write_whole(path, (json.dumps(judged, indent=1) + "\n").encode())
+    return [
+        entry | ({"attempt": number[whose(entry)]} if whose(entry) else {}) for entry in entries
+    ]
+
+
 def failed(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries that were not reproduced, without the published data's own, which
     docs/claims.md counts.
@@ -85,17 +111,15 @@ def left_open(entries: Iterable[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry["state"] == AGAIN]
 
 
-def interval(entry: Entry) -> str:
-    """Return the interval of an entry as text; "" if it has none."""
-    value, low, high = (entry[name] for name in ("value", "low", "high"))
-    return "" if low == high else verdicts.interval(".4g", value, low, high)
+def value(entry: Entry) -> str:
+    """Return the value of an entry with half the width of its interval; "" if it has none."""
+    numbers = [entry[name] for name in ("value", "low", "high")]
+    return "" if numbers[0] is None else verdicts.plus_minus(*numbers)
 
 
 def failure(entry: Entry) -> str:
     """Return an entry as sentences: the claim, the numbers, and the rows that refute it."""
-    words = f"{entry['says']} Here {entry['value']:.4g}"
-    if interval(entry):
-        words += f" (95 % interval {interval(entry)})"
+    words = f"{entry['says']} Here {value(entry)}"
     if entry["published"] is not None:
         words += f", published {entry['published']:.4g}"
     if entry["limit"]:
@@ -114,5 +138,5 @@ def page(entries: Sequence[Entry]) -> str:
     own = list(filter(whose, gravest))
     others = [entry for entry in gravest if not whose(entry)]
     template = Path(__file__).with_suffix(".html").read_text()
-    names = {"states": states, "interval": interval, "kinds": KINDS, "own": own, "others": others}
+    names = {"states": states, "value": value, "kinds": KINDS, "own": own, "others": others}
     return Environment(autoescape=True).from_string(template).render(names)

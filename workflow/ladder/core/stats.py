@@ -77,22 +77,31 @@ def paired_ratio(reference: ArrayLike, samples: ArrayLike) -> tuple[Any, Any, An
     return median_interval(np.asarray(reference, dtype=float) / np.asarray(samples, dtype=float))
 
 
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
+"""Where and with what weights Gauss and Legendre sum a function from -1 to 1."""
+
+
 @lru_cache(maxsize=1024)
-def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
+def student_t(degrees: float, confidence: float = CONFIDENCE) -> float:
     """Return the two-sided quantile of Student's t: |t| stays below it with probability
     `confidence`.
 
-    `degrees` are whole degrees of freedom. For these the distribution is a finite sum in the angle
-    atan(t / sqrt(degrees)) (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and
-    26.7.4); bisection finds the angle. Raises `ValueError` for no degrees of freedom.
+    With a = atan(t / sqrt(degrees)) the probability is the integral of cos(x)^(degrees - 1) from 0
+    to a, as a share of that to pi/2. For whole degrees of freedom it is a finite sum (Abramowitz
+    and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4). Bisection finds the angle.
+    Raises `ValueError` for less than one degree of freedom.
     """
     if degrees < 1:
         raise ValueError("no degrees of freedom")
+    whole = math.exp(math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2))
 
     def share(angle: float) -> float:
+        if degrees % 1:
+            heights = np.cos(angle * (NODES + 1) / 2) ** (degrees - 1)
+            return float(angle * (WEIGHTS @ heights) / (math.sqrt(math.pi) * whole))
         odd = degrees % 2
         term, total = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
-        for k in range(1 + odd, degrees, 2):
+        for k in range(1 + int(odd), int(degrees), 2):
             total += term
             term *= k / (k + 1) * math.cos(angle) ** 2
         return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
@@ -122,7 +131,7 @@ def _mean_of(processes: Sequence[ArrayLike]) -> tuple[float, float, int]:
 
 
 def _interval(
-    mean: float, variance: float, degrees: int, confidence: float
+    mean: float, variance: float, degrees: float, confidence: float
 ) -> tuple[float, float, float]:
     """Return exp(mean) with the ends of its interval by Student's t; without degrees of freedom the
     interval is from 0 to infinity.
@@ -157,18 +166,17 @@ def between_runs(
 
     Each run follows the model of `between_processes` with its own variances. The interval is
     Welch's for the difference of the logarithms (The generalization of "Student's" problem when
-    several different population variances are involved, Biometrika 34, 1947), with the degrees of
-    freedom rounded down. If a run has only one process, the interval is from 0 to infinity. Raises
-    `ValueError` as
+    several different population variances are involved, Biometrika 34, 1947). If a run has only one
+    process, the interval is from 0 to infinity. Raises `ValueError` as
     `between_processes` does.
     """
     (first, *of_a), (second, *of_b) = _mean_of(a), _mean_of(b)
     return _interval(first - second, *_welch(of_a, of_b), confidence)
 
 
-def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, int]:
-    """Return the variance of a difference and its degrees of freedom, rounded down, from those of
-    the two means.
+def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
+    """Return the variance of a difference and its degrees of freedom, from those of the two
+    means.
     """
     variance = a[0] + b[0]
     if variance == 0:
@@ -176,7 +184,9 @@ def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, int]:
     if math.isinf(variance):
         return variance, 0
     terms = math.fsum(term**2 / degrees for term, degrees in (a, b) if term)
-    return variance, math.floor(variance**2 / terms + 1e-9)
+    degrees = variance**2 / terms
+    nearest = round(degrees)  # equal variances have whole degrees of freedom
+    return variance, nearest if abs(degrees - nearest) < 1e-9 * degrees else degrees
 
 
 def half_of_difference(

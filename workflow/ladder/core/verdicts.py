@@ -2,6 +2,7 @@
 as text.
 """
 
+import math
 from typing import Any
 
 SAME = "not distinguishable"
@@ -48,6 +49,21 @@ def interval(form: str, value: float, low: float, high: float) -> str:
         if known(value, low, high)
         else NOT_KNOWN
     )
+
+
+def plus_minus(value: float, low: float, high: float, percent: bool = False) -> str:
+    """Return a positive value with half the width of its interval, `1.064 ± 0.002`, or in `percent`.
+
+    The half-width is the larger distance to an end of the interval, rounded to one digit, and the
+    value has the same number of decimals. Without an interval, or with one that is `NOT_KNOWN`, the
+    value has four digits.
+    """
+    value, low, high = ((100 if percent else 1) * each for each in (value, low, high))
+    half, unit = max(high - value, value - low), " %" if percent else ""
+    if not half or not known(value, low, high):
+        return f"{value:.4g}{unit}{f' (interval {NOT_KNOWN})' if half else ''}"
+    decimals = max(0, -math.floor(math.log10(float(f"{half:.0e}"))))
+    return f"{value:.{decimals}f} ± {half:.{decimals}f}{unit}"
 
 
 def of(low: float, high: float) -> str:

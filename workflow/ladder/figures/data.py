@@ -47,6 +47,7 @@ MARKS = {
     "throttled": ("t", "#d62728", "the clock was held down"),
     "drifting": ("d", "#ff7f0e", "times rose or fell within a process"),
     "multimodal": ("m", "#e377c2", "p90/p10 above 1.05"),
+    "gaps": ("i", "#8c564b", "the device was idle between launches"),
     "raced": ("~", "#17becf", "eliminated early, few samples"),
     "short gauntlet": ("g", "#2ca02c", "fewer than 20 problems of the gauntlet asked"),
     "16-bit sums": ("s", "#bcbd22", "cuBLAS adds parts of K in 16 bits"),
@@ -130,6 +131,8 @@ class View:
         """The best configurations that were not measured in this state, because it makes no
         difference to them.
         """
+        self.sustained = best[(best["state"] == "sustained") & best["tflops"].notna()]
+        """The best configurations with a rate of launches back to back."""
         keys = ["kernel", "element_type", "problem"]
         warm = best[(best["state"] == "warm") & best["tflops"].notna()]
         self.whole = pd.concat(

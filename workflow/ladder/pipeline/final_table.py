@@ -176,7 +176,7 @@ def table(result: Result, columns: int) -> list[str]:
             size = " ".join(f"{name.upper()}={first[name]}" for name in "mnk")
             text.append(
                 f"{environment['name']}, {size}, {element_type}, {first['state']}; {library}; "
-                f"intervals {first['interval']}"
+                f"±: half the 95 % interval, {first['interval']}"
             )
             text += _cells(rows, environment["kind"], columns)
         else:
@@ -195,13 +195,11 @@ def _cells(rows: Sequence[Row], kind: str, columns: int) -> list[str]:
     """
     unit, size = rate_unit(kind)
     reference = rows[0]["reference"]
-    cells = [["kernel", "configuration", unit, f"vs. {reference}", "95 % interval", "marks"]]
+    cells = [["kernel", "configuration", unit, f"vs. {reference}", "marks"]]
     for row in rows:
-        ratio = [_percent(row), _interval(row)]
-        if row["kernel"] == reference:
-            ratio = ["baseline", ""]
+        ratio = "baseline" if row["kernel"] == reference else _ratio(row)
         rate = f"{float(row['tflops']) / size:.4g}"
-        cells.append([row["kernel"], row["configuration"], rate, *ratio, row["marks"]])
+        cells.append([row["kernel"], row["configuration"], rate, ratio, row["marks"]])
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
     wide[1] = max(1, min(wide[1], columns - sum(wide) - 2 * len(wide) + wide[1]))
     lines = []
@@ -221,16 +219,10 @@ def _context(row: Row) -> int:
     return 2 if is_baseline(row["kernel"]) or row["precision"] else 0
 
 
-def _percent(row: Row) -> str:
-    """Return the ratio to the reference."""
-    return f"{100 * _number(row['ratio']):.1f} %"
-
-
-def _interval(row: Row) -> str:
-    """Return the interval of the ratio to the reference, in percent."""
-    return verdicts.interval(
-        ".1f", *(100 * _number(row[name]) for name in ("ratio", "ratio_low", "ratio_high"))
-    )
+def _ratio(row: Row) -> str:
+    """Return the ratio to the reference with half the width of its interval, in percent."""
+    numbers = (_number(row[name]) for name in ("ratio", "ratio_low", "ratio_high"))
+    return verdicts.plus_minus(*numbers, percent=True)
 
 
 def _number(cell: str) -> float:
@@ -260,8 +252,7 @@ def doubtful(result: Result) -> list[str]:
         more = ", ..." if len(places) > NAMED else ""
         lines.append(
             f"no ratio is a result at {', '.join(places[:NAMED])}{more}: {row['kernel']} timed "
-            f"beside itself has {_percent(row)} (95 % interval {_interval(row)}) at the "
-            "first. Measure again while nothing else runs"
+            f"beside itself has {_ratio(row)} at the first. Measure again while nothing else runs"
         )
     return [f"Warning: {result.folder.name}: {line}" for line in lines]
 

@@ -20,6 +20,8 @@ from ladder.core.files import write_whole
 from ladder.core.types import ELEMENT_TYPES
 
 INDEX = "index.yaml"
+WITHDRAWN = "withdrawn.yaml"
+"""The runs that were published and removed, with the reasons."""
 HEADER = """\
 # Why each published dataset is kept: results/published/DEVICE/CAMPAIGN/RUN/. A run is named by its date and time, in UTC, and the first
 # digits of the GPU's UUID. Figures and pages show the featured run. The others are repeats: they keep only the confirmation, from which
