@@ -163,8 +163,8 @@ def find(claim: Claim, data: Data) -> list[Finding]:
         value, low, high = (float(row[name]) for name in RATIO[claim.table])
         if all(map(math.isfinite, (value, low, high))):
             finding = Finding(key, value, low, high, int(row.get("processes") or 1))
-            more = {"marks": _marks(row), "limit_of": limit_key(row)}
-            findings.append(replace(finding, binary=row.get("binary", ""), **more))
+            finding = replace(finding, marks=_marks(row), binary=row.get("binary", ""))
+            findings.append(replace(finding, limit_of=limit_key(row)))
     return findings
 
 

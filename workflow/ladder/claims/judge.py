@@ -289,11 +289,12 @@ def _findings(claim: Claim, everything: Sequence[Data]) -> dict[Key, Findings]:
         for finding in find(claim, data) if claim.applies(data.environment) else ():
             if not set(finding.marks) & set(BUSY):
                 findings.setdefault(finding.key, []).append((data, finding))
-    if claim.test == NEAR:
-        for key, several in findings.items():
-            binary = several[-1][1].binary
-            findings[key] = [each for each in several if each[1].binary == binary]
-    return findings
+    if claim.test != NEAR:
+        return dict(findings)
+    return {
+        key: [each for each in several if each[1].binary == several[-1][1].binary]
+        for key, several in findings.items()
+    }
 
 
 def _origins(claim: Claim, findings: Mapping[Key, Findings]) -> dict[Key, dict[str, Any]]:

@@ -416,7 +416,7 @@ class Cuda(Device):
             self.busy_us += windows.us(0, last)
             ((mhz, least),) = support.clocks(1)
             us, gaps = back_to_back.typical(
-                [windows.us(at, at + 1) / windows.calls[at] for at in range(first, last)]
+                [windows.us(n, n + 1) / windows.calls[n] for n in range(first, last)]
             )
             return Timed(
                 us * max(1.0, least / windows.us(first, last)),  # two clocks, as in `time_round`
