@@ -32,9 +32,9 @@ def headline(data: View) -> Figure:
     """
     rows = compared_with_baseline(data)
     shares, reference = 100 * rows["ratio"], data.nice(data.reference)
-    of_sustained = data.sustained[data.sustained["problem"] == data.headline]
-    sustained = 100 * of_sustained.set_index("kernel")["ratio"]
     far = shares[shares > BEYOND]
+    at = data.sustained[data.sustained["problem"] == data.headline].set_index("kernel")["ratio"]
+    held = 100 * at.reindex(far.index).dropna()
     height = inches(1.7 * len(rows) + 5)
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     widths = [5, 1.2] if len(far) else [5]
@@ -54,17 +54,15 @@ def headline(data: View) -> Figure:
             ha="right" if inside else "left",
             zorder=4,
         )
-    held = sustained.reindex(rows.index).dropna()
-    for y, share in zip(map(rows.index.get_loc, held.index), held, strict=True):
-        axes = grid[-1] if share > BEYOND else near
-        axes.plot([share], [y], marker="D", ms=5, color="#000000", zorder=5)
+    for kernel, share in held.items():
+        grid[-1].plot(share, rows.index.get_loc(kernel), marker="D", ms=5, color="k", zorder=5)
     near.axvline(100, color="#000000", zorder=3)
     near.set_xlim(0, BEYOND)
     near.set_xticks(range(0, 101, 25))
     rows_of(near, [_label(str(kernel)) for kernel in rows.index])
     near.set_xlabel(f"% of {reference}'s throughput; line: {reference}")
     if len(far):
-        low, high = min([*far, *sustained[sustained > BEYOND]]), far.max()
+        low, high = min([*far, *held]), far.max()
         grid[1].set_xlim(low - 30, high + 5)
         ticks = [low, high] if high - low > 40 else [low]
         grid[1].set_xticks([round(share, -1) for share in ticks])
