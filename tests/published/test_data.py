@@ -50,7 +50,7 @@ def test_a_repeat_keeps_only_what_the_limits_are_made_from(published, datasets):
 def test_a_run_of_all_rungs_measures_every_claim(published, datasets):
     """As `reproduce` does, which has all problems, kernels and states of the claims."""
     data = evidence.of_samples(datasets[f"{HEADLINE}/{featured(published)[HEADLINE].name}"])
-    states = {entry["id"]: entry["state"] for entry in judge.held_against(ROOT, data)}
+    states = {entry["id"]: entry["state"] for entry in judge.held_against(HOME, data)}
     assert [id for id, state in states.items() if state == NOTHING] == []
 
 

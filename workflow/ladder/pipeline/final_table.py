@@ -221,8 +221,8 @@ def _context(row: Row) -> int:
 
 def _ratio(row: Row) -> str:
     """Return the ratio to the reference with half the width of its interval, in percent."""
-    numbers = (_number(row[name]) for name in ("ratio", "ratio_low", "ratio_high"))
-    return verdicts.plus_minus(*numbers, True)
+    ratio, low, high = (_number(row[name]) for name in ("ratio", "ratio_low", "ratio_high"))
+    return verdicts.plus_minus(ratio, low, high, percent=True)
 
 
 def _number(cell: str) -> float:
