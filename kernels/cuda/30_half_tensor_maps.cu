@@ -28,10 +28,12 @@ global_writes: M * N
 //
 // What holds it back: a block either copies or multiplies. Only other blocks on the same SM fill the gaps.
 
+#include "half_operand.cuh"
 #include "half_store.cuh"
-#include "tensor_map.cuh"
 
-constexpr int A_BYTES = BM * 128, B_BYTES = BN * 128;
+using OfA = Operand<BM, TRANS_A>;
+using OfB = Operand<BN, !TRANS_B>;
+constexpr int A_BYTES = OfA::BYTES, B_BYTES = OfB::BYTES;
 
 extern "C" __global__ void __launch_bounds__(2 * BM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
@@ -50,15 +52,11 @@ extern "C" __global__ void __launch_bounds__(2 * BM)
   for (int step = 0; step < steps; ++step) {
     if (threadIdx.x == 0) {
       barrier_expect(barrier, A_BYTES + B_BYTES);
-      copy_box(a, a_map, step * DEPTH, row, barrier);
-      for (int i = 0; i < BN / 64; ++i) copy_box(b + i * STRIP, b_map, column + i * 64, step * DEPTH, barrier);
+      OfA::copy(a, a_map, row, step * DEPTH, barrier);
+      OfB::copy(b, b_map, column, step * DEPTH, barrier);
     }
     barrier_wait(barrier, step % 2);
-    const uint64_t left = along_k(a + group * STRIP), right = across_k(b);
-    wgmma_begin();
-#pragma unroll
-    for (int i = 0; i < DEPTH / 16; ++i) multiply<BN>(sum, left + i * NEXT_ALONG, right + i * NEXT_ACROSS, 1);
-    wgmma_commit();
+    multiply_stage<OfA, OfB>(sum, OfA::at(a + group * STRIP), OfB::at(b), true);
     wgmma_wait<0>();
     __syncthreads();  // before the next boxes come to the same place
   }

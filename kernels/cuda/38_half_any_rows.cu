@@ -75,12 +75,13 @@ __device__ __forceinline__ uint4 eight(const T* from, int left) {
 extern "C" __global__ void __launch_bounds__(256)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, uint4* __restrict__ workspace, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
-  const unsigned wide_a = (K + 63) / 64 * 8, wide_b = (N + 63) / 64 * 8;
-  const unsigned count_a = M * wide_a, blocks_a = (count_a + 511) / 512;
+  const int width_a = TRANS_A ? M : K, width_b = TRANS_B ? K : N;  // as the operands lie in memory
+  const unsigned wide_a = (width_a + 63) / 64 * 8, wide_b = (width_b + 63) / 64 * 8;
+  const unsigned count_a = (TRANS_A ? K : M) * wide_a, blocks_a = (count_a + 511) / 512;
   const bool of_a = blockIdx.x < blocks_a;
-  const unsigned wide = of_a ? wide_a : wide_b, count = of_a ? count_a : K * wide_b;
+  const unsigned wide = of_a ? wide_a : wide_b, count = of_a ? count_a : (TRANS_B ? N : K) * wide_b;
   const unsigned first = (of_a ? blockIdx.x : blockIdx.x - blocks_a) * 512 + threadIdx.x;
-  const int width = of_a ? K : N, ld = of_a ? lda : ldb;
+  const int width = of_a ? width_a : width_b, ld = of_a ? lda : ldb;
   const T* from = of_a ? A : B;
   uint4* to = of_a ? workspace : workspace + count_a;
   uint4 v[2];

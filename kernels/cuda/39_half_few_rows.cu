@@ -33,10 +33,13 @@ global_writes: M * N
 // What holds it back: the memory that B comes from.
 
 #include "cluster.cuh"
+#include "half_operand.cuh"
 #include "half_store.cuh"
 #include "ring.cuh"
 
-constexpr int STAGE = STRIP + ROWS * 128, PITCH = 68;  // bytes; floats of a row of sums: lanes with neighboring rows have different banks
+using OfA = Operand<ROWS, TRANS_A>;
+using OfB = Operand<64, !TRANS_B>;
+constexpr int STAGE = OfB::BYTES + OfA::BYTES, PITCH = 68;  // bytes; floats of a row of sums: lanes with neighboring rows have different banks
 constexpr int CONSUMERS = 128;
 static_assert(ROWS * PITCH * 4 <= STAGES * STAGE, "sums take the place of the stages");
 
@@ -59,19 +62,15 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(CONS
         const int stage = step % STAGES, k = (step * SLICES + slice) * DEPTH;
         barrier_wait(empty + stage * 8, step / STAGES % 2 ^ 1);
         barrier_expect(full + stage * 8, STAGE);
-        copy_box(memory + stage * STAGE, b_map, column, k, full + stage * 8);
-        copy_box(memory + stage * STAGE + STRIP, a_map, k, row, full + stage * 8);
+        OfB::copy(memory + stage * STAGE, b_map, column, k, full + stage * 8);
+        OfA::copy(memory + stage * STAGE + STRIP, a_map, row, k, full + stage * 8);
       }
   } else {
     float sum[ROWS / 2] = {};  // sum[4*j + 2*h + q]: row 8*j + 2*(thread%4) + q, column 16*(thread/32) + 8*h + thread%32/4
     for (int step = 0; step < steps; ++step) {
       const int stage = step % STAGES;
       barrier_wait(full + stage * 8, step / STAGES % 2);
-      const uint64_t b = across_k(memory + stage * STAGE), a = along_k(memory + stage * STAGE + STRIP);
-      wgmma_begin();
-#pragma unroll
-      for (int i = 0; i < DEPTH / 16; ++i) multiply_swapped<ROWS>(sum, b + i * NEXT_ACROSS, a + i * NEXT_ALONG, 1);
-      wgmma_commit();
+      multiply_stage<OfB, OfA>(sum, OfB::at(memory + stage * STAGE), OfA::at(memory + stage * STAGE + STRIP), true);
       wgmma_wait<1>();  // the products of the step before: its stage is free
       barrier_arrive_if(empty + (step + STAGES - 1) % STAGES * 8, step > 0 && thread % 32 == 0);
     }

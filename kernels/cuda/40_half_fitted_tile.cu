@@ -81,7 +81,9 @@ struct Tiles {
 // The ring for tiles of HEIGHT rows, and what both roles do with it.
 template <int HEIGHT>
 struct Fitted {
-  static constexpr int B_BYTES = BN / 64 * STRIP, STAGE = B_BYTES + HEIGHT * 128, STAGES = SPACE / STAGE < MOST ? SPACE / STAGE : MOST;
+  using OfA = Operand<HEIGHT, TRANS_A>;
+  using OfB = Operand<BN, !TRANS_B>;
+  static constexpr int B_BYTES = OfB::BYTES, STAGE = B_BYTES + OfA::BYTES, STAGES = SPACE / STAGE < MOST ? SPACE / STAGE : MOST;
   static constexpr int PIECES = (HEIGHT + 63) / 64;
   uint32_t memory, barriers;
   int group;
@@ -101,8 +103,8 @@ struct Fitted {
         const int k = (tiles.back ? steps - 1 - step : step) * DEPTH;
         barrier_wait(empty(place), parity ^ 1);
         barrier_expect(there, STAGE);
-        sharing.template copy_a<HEIGHT>(b + B_BYTES, a_map, k, tiles.row, there);
-        sharing.template copy_b<BN / 64>(b, b_map, tiles.column, k, there);
+        sharing.template copy_a<OfA>(b + B_BYTES, a_map, tiles.row, k, there);
+        sharing.template copy_b<OfB>(b, b_map, tiles.column, k, there);
         next();
       }
     for (int i = 0; i < STAGES; ++i, next()) barrier_wait(empty(place), parity ^ 1);  // finish_filling in half_ring.cuh
@@ -111,11 +113,7 @@ struct Fitted {
   __device__ __forceinline__ void multiply_step(float (&sum)[HEIGHT / 2], int step) {
     barrier_wait(full(place), parity);
     const uint32_t b = memory + place * STAGE;
-    const uint64_t left = across_k(b + group * STRIP), right = along_k(b + B_BYTES);
-    wgmma_begin();
-#pragma unroll
-    for (int i = 0; i < DEPTH / 16; ++i) multiply_swapped<HEIGHT>(sum, left + i * NEXT_ACROSS, right + i * NEXT_ALONG, step > 0 || i > 0);
-    wgmma_commit();
+    multiply_stage<OfB, OfA>(sum, OfB::at(b + group * STRIP), OfA::at(b + B_BYTES), step > 0);
     wgmma_wait<1>();
     sharing.give_back(empty(before), step > 0);
     before = place;

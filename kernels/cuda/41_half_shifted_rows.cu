@@ -54,9 +54,10 @@ struct Traits {
 #include "half_shifted.cuh"
 #include "half_slices.cuh"
 
-using OfA = Shifted<BM, 1>;
-using OfB = Shifted<DEPTH, BN / 64>;
-constexpr int NINTHS = OfA::BYTES + OfB::BYTES, AT_NINTHS = RING_OR_SUMS, AT_BARRIERS = AT_NINTHS + STAGES * NINTHS;
+// Rows as they lie in memory.
+using ShiftedA = Shifted<TRANS_A ? DEPTH : BM, TRANS_A ? BM / 64 : 1>;
+using ShiftedB = Shifted<TRANS_B ? BN : DEPTH, TRANS_B ? 1 : BN / 64>;
+constexpr int NINTHS = ShiftedA::BYTES + ShiftedB::BYTES, AT_NINTHS = RING_OR_SUMS, AT_BARRIERS = AT_NINTHS + STAGES * NINTHS;
 constexpr int AT_COME = AT_BARRIERS + STAGES * 16;
 constexpr int THREADS = CONSUMERS + FILLERS * 32;
 
@@ -77,16 +78,20 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THRE
 
   if (is_filler()) {
     const int team = (threadIdx.x - CONSUMERS) / 32 / TEAM, first = (team * shares + share) * DEPTH;
-    OfA a(A + size_t(row) * lda + first, lda, TEAMS * shares * DEPTH, A + size_t(M - 1) * lda + K);
-    OfB b(B + size_t(first) * ldb + column, ldb, size_t(TEAMS * shares) * DEPTH * ldb, B + size_t(K - 1) * ldb + N);
+    ShiftedA a(TRANS_A ? A + size_t(first) * lda + row : A + size_t(row) * lda + first, lda,
+               TRANS_A ? size_t(TEAMS * shares) * DEPTH * lda : TEAMS * shares * DEPTH,
+               TRANS_A ? A + size_t(K - 1) * lda + M : A + size_t(M - 1) * lda + K);
+    ShiftedB b(TRANS_B ? B + size_t(column) * ldb + first : B + size_t(first) * ldb + column, ldb,
+               TRANS_B ? TEAMS * shares * DEPTH : size_t(TEAMS * shares) * DEPTH * ldb,
+               TRANS_B ? B + size_t(N - 1) * ldb + K : B + size_t(K - 1) * ldb + N);
     Turn<STAGES, TEAMS> copying{team}, shifting{team};
     for (int step = team; step < steps + AHEAD * TEAMS; step += TEAMS) {
       if (step < steps) {
         const int left = K - (step * shares + share) * DEPTH, place = copying.place;
         const uint32_t to = ring.stage(place), ninths = memory + AT_NINTHS + place * NINTHS;
         barrier_wait(ring.empty(place), copying.parity ^ 1);  // in the first turn, the stages are free
-        a.load(to, ninths, M - row, left);
-        b.load(to + A_BYTES, ninths + OfA::BYTES, left, N - column);
+        a.load(to, ninths, TRANS_A ? left : M - row, TRANS_A ? M - row : left);
+        b.load(to + A_BYTES, ninths + ShiftedA::BYTES, TRANS_B ? N - column : left, TRANS_B ? left : N - column);
         copying.next();
       }
       commit();  // an empty group at the end: the wait below counts groups
@@ -94,8 +99,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THRE
       wait<AHEAD>();
       __syncwarp();  // what the other lanes have copied has come, too
       uint8_t *stage = shared + shifting.place * STAGE, *ninths = shared + AT_NINTHS + shifting.place * NINTHS;
-      a.shift(stage, ninths, M - row);
-      b.shift(stage + A_BYTES, ninths + OfA::BYTES, DEPTH);
+      a.shift(stage, ninths, TRANS_A ? DEPTH : M - row);
+      b.shift(stage + A_BYTES, ninths + ShiftedA::BYTES, TRANS_B ? N - column : DEPTH);
       async_may_follow();
       __syncwarp();
       barrier_arrive_if(ring.full(shifting.place), threadIdx.x % 32 == 0);

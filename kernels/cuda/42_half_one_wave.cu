@@ -46,7 +46,10 @@ global_writes: M * N
 //
 // What holds it back: nobody else is at work on the SM while a block begins, and while it ends.
 
-constexpr int STAGE_BYTES = (BM + BN) * 128, STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
+#include "half_operand.cuh"
+
+constexpr int STAGE_BYTES = Operand<BM, TRANS_A>::BYTES + Operand<BN, !TRANS_B>::BYTES;
+constexpr int STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
 
 struct Traits {
   static constexpr bool SWAPPED = true;

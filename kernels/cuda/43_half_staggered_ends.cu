@@ -35,7 +35,10 @@ global_writes: M * N
 //
 // What holds it back: the last warpgroup's columns, and the first box, for which the tensor cores wait at the beginning.
 
-constexpr int STAGE_BYTES = (BM + BN) * 128, STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
+#include "half_operand.cuh"
+
+constexpr int STAGE_BYTES = Operand<BM, TRANS_A>::BYTES + Operand<BN, !TRANS_B>::BYTES;
+constexpr int STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
 
 struct Traits {
   static constexpr bool SWAPPED = true;
@@ -61,6 +64,11 @@ extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CON
   }
   registers_of_consumer();
   float sum[BM / 2];
-  ring.template multiply_staggered<LAST>(sum, steps);
-  leave_by_columns(sum, shared + A_BYTES + ring.group * STRIP, STAGE, C, ldc, row, column + ring.group * 64, M, N, alpha, beta);
+  const int group = ring.group, together = max(0, steps - LAST);
+  for (int s = 0; s < together; ++s) ring.multiply_step(sum, s);
+  if (group > 0) some_sync<256>(4 + group);  // until the one before has begun with all of its own
+  for (int s = together; s < steps; ++s) ring.multiply_step(sum, s);
+  if (group < GROUPS - 1) some_arrive<256>(5 + group);
+  ring.finish(sum, steps);
+  leave_by_columns(sum, shared + A_BYTES + group * STRIP, STAGE, C, ldc, row, column + group * 64, M, N, alpha, beta);
 }

@@ -1,5 +1,5 @@
 // Hopper's matrix instruction for elements of 16 bits (PTX ISA, "wgmma.mma_async"): 64 rows of one operand by up to 256 columns of the other
-// by 16 of K, with sums in FP32. Both operands lie in shared memory as tensor maps bring them (tensor_map.cuh).
+// by 16 of K, with sums in FP32. Both operands lie in shared memory as tensor maps bring them (half_operand.cuh).
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -10,56 +10,36 @@
 
 constexpr int STRIP = 64 * 128;  // bytes of 64 rows, or 64 columns, by DEPTH of K
 
-// Where an operand lies whose rows run along K. It is 1024 bytes from eight rows to the next eight.
-__device__ __forceinline__ uint64_t along_k(uint32_t address) {
-  return uint64_t((address & 0x3ffff) >> 4) | 1ull << 16 | uint64_t(1024 >> 4) << 32 | 1ull << 62;
-}
-// Where one lies whose rows run across K: a row is 64 columns at one k. The next 64 columns are a STRIP further.
-__device__ __forceinline__ uint64_t across_k(uint32_t address) {
-  return uint64_t((address & 0x3ffff) >> 4) | uint64_t(STRIP >> 4) << 16 | uint64_t(1024 >> 4) << 32 | 1ull << 62;
-}
-constexpr int NEXT_ALONG = 16 * 2 / 16, NEXT_ACROSS = 16 * 128 / 16;  // in a descriptor's units of 16 bytes: 16 further along K
-
-#define HALF(n, order, registers, a_, b_, add_)                                              \
-  WGMMA_CASE(!IS_BFLOAT<T>, n, "k16.f32.f16.f16", ", " order, registers, a_, b_, add_);       \
-  WGMMA_CASE(IS_BFLOAT<T>, n, "k16.f32.bf16.bf16", ", " order, registers, a_, b_, add_)
+#define HALF(n, registers, a_, b_, add_, a_mn_, b_mn_)                                                                                        \
+  WGMMA_CASE(!IS_BFLOAT<T>, n, "k16.f32.f16.f16", ", %" #a_mn_ ", %" #b_mn_, registers, a_, b_, add_, "n"(A_MN_MAJOR), "n"(B_MN_MAJOR)); \
+  WGMMA_CASE(IS_BFLOAT<T>, n, "k16.f32.bf16.bf16", ", %" #a_mn_ ", %" #b_mn_, registers, a_, b_, add_, "n"(A_MN_MAJOR), "n"(B_MN_MAJOR))
 template <class>
 constexpr bool IS_BFLOAT = false;
 template <>
 constexpr bool IS_BFLOAT<__nv_bfloat16> = true;
 
-// d = a * b, or with `add` d += a * b: a lies along K, b across it. Thread t of the 128 has in d[4*j + 2*h + q] the element of row
-// 16*(t/32) + 8*h + t%32/4 and column 8*j + 2*(t%4) + q.
-template <int N>
+// d = a * b, or with `add` d += a * b. Each operand is K-major or MN-major: its rows run along K or across it. Thread t of the 128 has in
+// d[4*j + 2*h + q] the element of row 16*(t/32) + 8*h + t%32/4 and column 8*j + 2*(t%4) + q.
+template <int N, bool A_MN_MAJOR, bool B_MN_MAJOR>
 __device__ __forceinline__ void multiply(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
-  static_assert(N == 64 || N == 128 || N == 160 || N == 192 || N == 256, "widths written out");
-  HALF(64, "0, 1", 32, 32, 33, 34);
-  HALF(128, "0, 1", 64, 64, 65, 66);
-  HALF(160, "0, 1", 80, 80, 81, 82);
-  HALF(192, "0, 1", 96, 96, 97, 98);
-  HALF(256, "0, 1", 128, 128, 129, 130);
-}
-// The same, but a lies across K and b along it: the product of two operands that have changed places.
-template <int N>
-__device__ __forceinline__ void multiply_swapped(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
   static_assert(N == 8 || N % 16 == 0 && N <= 256, "widths written out");
-  HALF(8, "1, 0", 4, 4, 5, 6);
-  HALF(16, "1, 0", 8, 8, 9, 10);
-  HALF(32, "1, 0", 16, 16, 17, 18);
-  HALF(48, "1, 0", 24, 24, 25, 26);
-  HALF(64, "1, 0", 32, 32, 33, 34);
-  HALF(80, "1, 0", 40, 40, 41, 42);
-  HALF(96, "1, 0", 48, 48, 49, 50);
-  HALF(112, "1, 0", 56, 56, 57, 58);
-  HALF(128, "1, 0", 64, 64, 65, 66);
-  HALF(144, "1, 0", 72, 72, 73, 74);
-  HALF(160, "1, 0", 80, 80, 81, 82);
-  HALF(176, "1, 0", 88, 88, 89, 90);
-  HALF(192, "1, 0", 96, 96, 97, 98);
-  HALF(208, "1, 0", 104, 104, 105, 106);
-  HALF(224, "1, 0", 112, 112, 113, 114);
-  HALF(240, "1, 0", 120, 120, 121, 122);
-  HALF(256, "1, 0", 128, 128, 129, 130);
+  HALF(8, 4, 4, 5, 6, 7, 8);
+  HALF(16, 8, 8, 9, 10, 11, 12);
+  HALF(32, 16, 16, 17, 18, 19, 20);
+  HALF(48, 24, 24, 25, 26, 27, 28);
+  HALF(64, 32, 32, 33, 34, 35, 36);
+  HALF(80, 40, 40, 41, 42, 43, 44);
+  HALF(96, 48, 48, 49, 50, 51, 52);
+  HALF(112, 56, 56, 57, 58, 59, 60);
+  HALF(128, 64, 64, 65, 66, 67, 68);
+  HALF(144, 72, 72, 73, 74, 75, 76);
+  HALF(160, 80, 80, 81, 82, 83, 84);
+  HALF(176, 88, 88, 89, 90, 91, 92);
+  HALF(192, 96, 96, 97, 98, 99, 100);
+  HALF(208, 104, 104, 105, 106, 107, 108);
+  HALF(224, 112, 112, 113, 114, 115, 116);
+  HALF(240, 120, 120, 121, 122, 123, 124);
+  HALF(256, 128, 128, 129, 130, 131, 132);
 }
 
 // Which warp of the block this is. The compiler knows that all lanes get the same from this shuffle, so what follows from it is computed once for

@@ -9,8 +9,9 @@
 constexpr bool SWAPPED = Traits::SWAPPED;
 constexpr int GROUPS = (SWAPPED ? BN : BM) / 64, CONSUMERS = GROUPS * 128;  // warpgroups that multiply; their threads
 constexpr int SPAN = SWAPPED ? BM : BN;                                     // of what a warpgroup multiplies its 64 rows, or columns, by
-constexpr int STRIPS = (BN + 63) / 64;                                      // of B, 64 columns each
-constexpr int A_BYTES = BM * 128, STAGE = A_BYTES + STRIPS * STRIP, RING = STAGES * STAGE;
+using OfA = Operand<BM, TRANS_A>;
+using OfB = Operand<BN, !TRANS_B>;
+constexpr int A_BYTES = OfA::BYTES, STAGE = A_BYTES + OfB::BYTES, RING = STAGES * STAGE;
 static_assert((SWAPPED ? BN : BM) % 64 == 0 && STAGES >= 2, "whole warpgroups; one stage is multiplied while another is filled");
 
 // A place in a ring, and whether the turn is an odd one. Who takes turns with others goes BY places.
@@ -65,8 +66,8 @@ struct Ring {
     const uint32_t a = stage(turn.place), b = a + A_BYTES, there = full(turn.place);
     barrier_wait(empty(turn.place), turn.parity ^ 1);  // in the first turn, the stages are free
     barrier_expect(there, STAGE);
-    sharing.template copy_a<BM>(a, a_map, k, row, there);
-    sharing.template copy_b<STRIPS>(b, b_map, column, k, there);
+    sharing.template copy_a<OfA>(a, a_map, row, k, there);
+    sharing.template copy_b<OfB>(b, b_map, column, k, there);
     turn.next();
   }
   // The filling thread, at the end: waits until all stages have been given back. Then nobody arrives at this block's barriers any more, and
@@ -81,15 +82,11 @@ struct Ring {
   __device__ __forceinline__ void multiply_step(float (&d)[SPAN / 2], int s) {
     barrier_wait(full(turn.place), turn.parity);
     const uint32_t here = stage(turn.place);
-    const uint64_t a = along_k(here + (SWAPPED ? 0 : group * STRIP)), b = across_k(here + A_BYTES + (SWAPPED ? group * STRIP : 0));
-    wgmma_begin();
-#pragma unroll
-    for (int i = 0; i < DEPTH / 16; ++i)
-      if constexpr (SWAPPED)
-        multiply_swapped<SPAN>(d, b + i * NEXT_ACROSS, a + i * NEXT_ALONG, s > 0 || i > 0);
-      else
-        multiply<SPAN>(d, a + i * NEXT_ALONG, b + i * NEXT_ACROSS, s > 0 || i > 0);
-    wgmma_commit();
+    const uint64_t a = OfA::at(here + (SWAPPED ? 0 : group * STRIP)), b = OfB::at(here + A_BYTES + (SWAPPED ? group * STRIP : 0));
+    if constexpr (SWAPPED)
+      multiply_stage<OfB, OfA>(d, b, a, s > 0);
+    else
+      multiply_stage<OfA, OfB>(d, a, b, s > 0);
     wgmma_wait<1>();
     give_back(s > 0);
     before = turn.place;
@@ -103,16 +100,6 @@ struct Ring {
     if (steps == 0)
 #pragma unroll
       for (int i = 0; i < SPAN / 2; ++i) d[i] = 0;
-  }
-  // All `steps` of a tile. The warpgroups do the LAST of them one after another: while one multiplies, the sums of those before it leave.
-  template <int LAST>
-  __device__ __forceinline__ void multiply_staggered(float (&d)[SPAN / 2], int steps) {
-    const int together = max(0, steps - LAST);
-    for (int s = 0; s < together; ++s) multiply_step(d, s);
-    if (group > 0) some_sync<256>(4 + group);  // until the one before has begun with all of its own
-    for (int s = together; s < steps; ++s) multiply_step(d, s);
-    if (group < GROUPS - 1) some_arrive<256>(5 + group);
-    finish(d, steps);
   }
   __device__ __forceinline__ void give_back(bool wanted) const { sharing.give_back(empty(before), wanted); }
 };

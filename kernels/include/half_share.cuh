@@ -2,8 +2,7 @@
 // same rows of A. Each copies a part of them to all.
 #pragma once
 #include "cluster.cuh"
-#include "half.cuh"
-#include "tensor_map.cuh"
+#include "half_operand.cuh"
 
 // BLOCKS is the size of the cluster, which may have several such groups of CM x CN blocks, one behind the other.
 template <int CM, int CN, int BLOCKS = CM * CN>
@@ -16,31 +15,19 @@ struct Sharing {
     cm = rank % CM, cn = rank / CM % CN, first = BLOCKS > CM * CN ? rank / (CM * CN) * (CM * CN) : 0;
   }
 
-  // Starts this block's copies of ROWS rows of A, and of STRIPS strips of 64 columns of B, for a step along K. They are announced at the
-  // barrier `full` of every block that they come to.
-  template <int ROWS>
-  __device__ __forceinline__ void copy_a(uint32_t to, const TensorMap& map, int k, int row, uint32_t full) const {
-    if (CN == 1) {
-      copy_box(to, map, k, row, full);
-    } else {
-      constexpr int PART = ROWS / CN;
-      uint16_t blocks = 0;
-      for (int i = 0; i < CN; ++i) blocks |= 1 << (first + cm + CM * i);
-      copy_box(to + cn * PART * 128, map, k, row + cn * PART, full, blocks);
-    }
+  // Starts this block's copies for a step along K: of what CN blocks share of A, or CM blocks of B. They are announced at the barrier `full` of
+  // every block that they come to.
+  template <class OfA>
+  __device__ __forceinline__ void copy_a(uint32_t to, const TensorMap& map, int row, int k, uint32_t full) const {
+    uint16_t blocks = 0;
+    for (int i = 0; i < CN; ++i) blocks |= 1 << (first + cm + CM * i);
+    OfA::template copy<CN>(to, map, row, k, full, cn, blocks);
   }
-  template <int STRIPS>
+  template <class OfB>
   __device__ __forceinline__ void copy_b(uint32_t to, const TensorMap& map, int column, int k, uint32_t full) const {
-    if (CM == 1) {
-#pragma unroll
-      for (int i = 0; i < STRIPS; ++i) copy_box(to + i * STRIP, map, column + i * 64, k, full);
-    } else {
-      constexpr int PART = DEPTH / CM;
-      uint16_t blocks = 0;
-      for (int i = 0; i < CM; ++i) blocks |= 1 << (first + i + CM * cn);
-#pragma unroll
-      for (int i = 0; i < STRIPS; ++i) copy_box(to + i * STRIP + cm * PART * 128, map, column + i * 64, k + cm * PART, full, blocks);
-    }
+    uint16_t blocks = 0;
+    for (int i = 0; i < CM; ++i) blocks |= 1 << (first + i + CM * cn);
+    OfB::template copy<CM>(to, map, column, k, full, cm, blocks);
   }
 
   // A warp that has read a stage: one lane each tells the blocks that send to this one.

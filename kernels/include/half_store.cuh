@@ -37,7 +37,8 @@ __device__ __forceinline__ void store_along(float4 v, T* C, int ldc, int row, in
   store_pair(to, row < M ? N - column : 0, alpha, v.x, v.y, beta, pairs);
   store_pair(to + size_t(8) * ldc, row + 8 < M ? N - column : 0, alpha, v.z, v.w, beta, pairs);
 }
-// The same of 8 rows and 16 columns, as multiply_swapped() leaves them: two rows of two columns. They become pairs of neighbors of one row.
+// The same of 8 rows and 16 columns, as multiply() leaves them where the operands have changed places: two rows of two columns. They become pairs
+// of neighbors of one row.
 __device__ __forceinline__ void store_across(float4 v, T* C, int ldc, int row, int column, int M, int N, float alpha, float beta, bool pairs) {
   float s[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll

@@ -64,12 +64,12 @@ __device__ __forceinline__ void wgmma_done(float (&d)[COUNT]) {
 #define WGMMA_D112 WGMMA_D104, WGMMA_8(104)
 #define WGMMA_D120 WGMMA_D112, WGMMA_8(112)
 #define WGMMA_D128 WGMMA_D120, WGMMA_8(120)
-#define WGMMA_CASE(wanted, n, type, order, registers, a_, b_, add_)                                          \
+#define WGMMA_CASE(wanted, n, type, order, registers, a_, b_, add_, ...)                                     \
   if constexpr (N == n && (wanted))                                                                          \
     asm volatile("{.reg .pred p;\nsetp.ne.b32 p, %" #add_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n type  \
                  " {" WGMMA_R##registers "}, %" #a_ ", %" #b_ ", p, 1, 1" order ";}"                         \
                  : WGMMA_D##registers                                                                        \
-                 : "l"(a), "l"(b), "r"(add))
+                 : "l"(a), "l"(b), "r"(add), ##__VA_ARGS__)
 #define WGMMA(name, type, order)                                                                \
   template <int N>                                                                              \
   __device__ __forceinline__ void name(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {    \

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from host import buffers
-from ladder.devices.operands import GUARD, places, scalars
+from ladder.devices.operands import GUARD, scalars
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
+from layouts import names, stored
 
 HERE = Path(__file__).resolve().parent / "hopper"
 REPLACED = (
@@ -94,34 +94,36 @@ def run(
     problem: Problem,
     device: Mapping[str, int],
     seed: int,
+    layout: str = "nn",
 ) -> Any:
     """Launch on a problem. Return the buffer of C afterwards, or what the simulator complains
     of.
     """
-    names = problem.names() | device
-    matrices = [_aligned(buffer) for buffer in buffers(problem)]
+    given = names(problem, layout) | device
+    arrays, places = stored(problem, layout)
+    matrices = [_aligned(array) for array in arrays]
     starts = [
         matrix.ctypes.data + matrix.itemsize * place.first
-        for matrix, place in zip(matrices, places(problem), strict=True)
+        for matrix, place in zip(matrices, places, strict=True)
     ]
-    size = kernel.workspace_of(configuration, names) or 0
+    size = kernel.workspace_of(configuration, given) or 0
     memory = _aligned(np.full(size + 128, 0xFF, np.uint8))
     addresses = dict(zip("ABC", starts, strict=True)) | {"workspace": memory.ctypes.data}
+    extents = {name: (p.cols, p.rows) for name, p in zip("ABC", places, strict=True)}
     maps = (Map * 4)()
-    for index, tensor_map in enumerate(kernel.maps(configuration, names)):
+    for index, tensor_map in enumerate(kernel.maps(configuration, given)):
         if tensor_map.aligned:
             maps[index] = Map(
                 addresses[tensor_map.of] + tensor_map.at,
-                tensor_map.width,
-                tensor_map.height,
+                *extents.get(tensor_map.of, (tensor_map.width, tensor_map.height)),
                 tensor_map.pitch,
                 *tensor_map.box,
             )
     alpha, beta = (ctypes.c_float(float(factor)) for factor in scalars(problem))
     a, b, c, workspace = (ctypes.c_void_p(at) for at in (*starts, memory.ctypes.data))
-    p = problem
-    arguments = (p.m, p.n, p.k, alpha, a, p.lda, b, p.ldb, beta, c, p.ldc)
-    for shape in kernel.launches(configuration, names):
+    lda, ldb, ldc = (place.ld for place in places)
+    arguments = (problem.m, problem.n, problem.k, alpha, a, lda, b, ldb, beta, c, ldc)
+    for shape in kernel.launches(configuration, given):
         launch = library[f"run_{shape.function}"]
         launch.restype = ctypes.c_char_p
         grid = (ctypes.c_uint * 3)(*shape.grid)

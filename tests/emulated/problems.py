@@ -4,18 +4,18 @@ have.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 from emulator import Launch, Tool, lower
-from host import buffers, compared
-from ladder.devices.operands import GUARD, places
+from host import compared
+from ladder.devices.operands import GUARD
 from ladder.measuring.gauntlet import problems
 from ladder.measuring.verify import judge
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import PROBLEM_NAMES
 from ladder.model.problem import Problem
+from layouts import names, stored, transposes
 
 DEVICE = {"sm_count": 3, "shared_memory_per_block": 227 << 10, "clusters_of_4": 1}
 """What headers' expressions know of the device: few SMs, so that few tiles make several waves."""
@@ -33,15 +33,20 @@ def few(element_type: str) -> list[Problem]:
 
 
 def launch(
-    problem: Problem, kernel: Kernel, configuration: Configuration, programs: dict[str, str]
+    problem: Problem,
+    kernel: Kernel,
+    configuration: Configuration,
+    programs: dict[str, str],
+    layout: str = "nn",
 ) -> tuple[Launch, np.ndarray, np.ndarray, np.ndarray]:
     """What `emulator.run` takes: the arrays of A and B end with their last element, and that of C
     has canaries round it.
     """
-    names = problem.names() | DEVICE
-    shapes = kernel.launches(configuration, names)
-    arrays = [buffer.copy() for buffer in drawn(problem)]
-    for index, place in enumerate(places(problem)[:2]):
+    known = names(problem, layout) | DEVICE
+    shapes = kernel.launches(configuration, known)
+    buffers, where = stored(problem, layout)
+    arrays = [buffer.copy() for buffer in buffers]
+    for index, place in enumerate(where[:2]):
         arrays[index] = arrays[index][
             GUARD : place.first + (place.rows - 1) * place.ld + place.cols
         ]
@@ -49,9 +54,9 @@ def launch(
         [programs[shape.function] for shape in shapes],
         [shape.grid for shape in shapes],
         [shape.block for shape in shapes],
-        kernel.workspace_of(configuration, names) or 0,
+        kernel.workspace_of(configuration, known) or 0,
         (problem.m, problem.n, problem.k),
-        (problem.lda, problem.ldb, problem.ldc),
+        tuple(place.ld for place in where),
         (*problem.offsets[:2], GUARD + problem.offsets[2]),
         problem.alpha,
         problem.beta,
@@ -59,15 +64,9 @@ def launch(
     return given, *arrays
 
 
-@cache
-def drawn(problem: Problem) -> Sequence[np.ndarray]:
-    """The buffers of A, B and C before a launch, drawn once a process: nobody writes to them."""
-    return buffers(problem)
-
-
 def complaint(problem: Problem, result: np.ndarray) -> str:
     """What is wrong with the buffer of C after a launch, or ""."""
-    return judge(compared(problem, result, drawn(problem)), problem).reason
+    return judge(compared(problem, result, stored(problem)[0]), problem).reason
 
 
 def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configuration]:
@@ -100,10 +99,11 @@ def lower_kernel(
     source: str,
     include: Path,
     folder: Path,
+    layout: str = "nn",
 ) -> dict[str, str]:
     """The programs of a kernel's functions, from `source`, which a test may have changed."""
     # an alignment of 1: what an unaligned problem needs
-    given = dict.fromkeys(PROBLEM_NAMES, 1) | DEVICE
+    given = dict.fromkeys(PROBLEM_NAMES, 1) | DEVICE | transposes(layout)
     shapes = kernel.launches(configuration, given)
     functions = ["gemm", *(launch["function"] for launch in kernel.then)]
     shared = max(shape.dynamic_shared for shape in shapes)

@@ -12,7 +12,8 @@ from ladder.devices.operands import places
 from ladder.measuring.gauntlet import describe, problems
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
-from problems import complaint, drawn
+from layouts import stored
+from problems import complaint
 from rungs import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,7 +109,7 @@ def as_read(problem: Problem) -> bytes:
     totals, firsts = zip(*((place.total, place.first) for place in places(problem)), strict=True)
     size = problem.m, problem.n, problem.k, problem.lda, problem.ldb, problem.ldc
     head = np.array((size, (problem.alpha, problem.beta), (*totals, *firsts)), GIVEN)
-    return head.tobytes() + b"".join(buffer.tobytes() for buffer in drawn(problem))
+    return head.tobytes() + b"".join(buffer.tobytes() for buffer in stored(problem)[0])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from ladder.measuring.gauntlet import describe, problems_for
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
+from layouts import LAYOUTS, source, with_layouts
 from problems import DEVICE, complaint
 from rungs import ALL
 
@@ -60,15 +61,24 @@ def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
 
 
 def wrong(
-    kernel: Kernel, configuration: Configuration, include: Path, folder: Path, seeds: int = 1
+    kernel: Kernel,
+    configuration: Configuration,
+    include: Path,
+    folder: Path,
+    seeds: int = 1,
+    layout: str = "nn",
 ) -> Iterator[tuple[str, str]]:
     """Run one problem after the other. Yield those with a wrong result, and what is wrong with
     it.
     """
-    library = hopper.build(kernel.source(configuration), include, folder)
-    for problem in given(kernel, configuration):
+    library = hopper.build(source(kernel, configuration, layout), include, folder)
+    asked = given(kernel, configuration)
+    if layout != "nn":
+        kernel = with_layouts(kernel)
+        asked = asked[1::2]
+    for problem in asked:
         for seed in range(seeds):
-            result = hopper.run(library, kernel, configuration, problem, DEVICE, seed)
+            result = hopper.run(library, kernel, configuration, problem, DEVICE, seed, layout)
             message = complaint(problem, result) if isinstance(result, np.ndarray) else result
             if message:
                 yield describe(problem), message
@@ -86,6 +96,16 @@ def test_right_whatever_the_order_of_warps_and_copies(
     assert (
         list(wrong(kernel, configuration, ROOT / "kernels" / "include", tmp_path / "build")) == []
     )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[1:])
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_right_in_every_layout(kernel: Kernel, layout: str, tmp_path: Path) -> None:
+    every = kernel.expand({}, kernel.element_types)
+    legal = [configuration for configuration, objection in every if not objection]
+    configuration = legal[{"nt": 0, "tn": len(legal) // 2, "tt": -1}[layout]]
+    include = ROOT / "kernels" / "include"
+    assert list(wrong(kernel, configuration, include, tmp_path / "build", 1, layout)) == []
 
 
 FAULTS: list[tuple[str, str, dict[str, int], dict[str, str]]] = [
@@ -110,7 +130,7 @@ FAULTS: list[tuple[str, str, dict[str, int], dict[str, str]]] = [
         {},
         {"CONSUMERS / 32 * sharing.PEERS": "CONSUMERS / 32"},
     ),
-    ("35_half_multicast", "include/half_share.cuh", {}, {"k + cm * PART": "k"}),
+    ("35_half_multicast", "include/half_operand.cuh", {}, {" + part * ROWS, full": ", full"}),
     ("35_half_multicast", "include/half_tiles.cuh", {}, {"      ring.finish_filling();\n": ""}),
     (
         "36_half_cluster_k",
@@ -174,7 +194,7 @@ FAULTS: list[tuple[str, str, dict[str, int], dict[str, str]]] = [
     ),
     (
         "43_half_staggered_ends",
-        "include/half_ring.cuh",
+        "cuda/43_half_staggered_ends.cu",
         {},
         {
             "some_sync<256>(4 + group)": "some_sync<256>(5 + group)",
@@ -248,8 +268,89 @@ def test_an_arrival_at_the_barrier_of_the_cluster_before_the_ring_is_read_is_fou
     assert is_found("36_half_cluster_k", "include/half_slices.cuh", faults, tmp_path, {})
 
 
+IN_LAYOUTS: list[tuple[str, str, str, dict[str, int], dict[str, str]]] = [
+    (
+        "tn",
+        "34_half_late_stores",
+        "include/half_operand.cuh",
+        {"BN": 128, "STAGES": 6},
+        {
+            "(MN_MAJOR ? STRIP >> 4 : 1)": "(1)",
+            "(MN_MAJOR ? 16 * 128 : 16 * 2)": "(16 * 2)",
+            "x = MN_MAJOR ? first + i * 64 : k": "x = MN_MAJOR ? first : k",
+            "A::MN_MAJOR, B::MN_MAJOR": "A::MN_MAJOR, A::MN_MAJOR != TRANS_A",
+        },
+    ),
+    (
+        "nt",
+        "35_half_multicast",
+        "include/half_operand.cuh",
+        {"BN": 128, "STAGES": 6},
+        {"(MN_MAJOR ? DEPTH : SIZE) / PARTS": "DEPTH / PARTS"},
+    ),
+    (
+        "tt",
+        "36_half_cluster_k",
+        "include/half_ring.cuh",
+        {},
+        {
+            "Operand<BM, TRANS_A>": "Operand<BM, false>",
+            "Operand<BN, !TRANS_B>": "Operand<BN, true>",
+        },
+    ),
+    (
+        "tn",
+        "42_half_one_wave",
+        "include/half_operand.cuh",
+        {},
+        {"MN_MAJOR ? STRIPS * STRIP : SIZE * 128": "SIZE * 128"},
+    ),
+    (
+        "tt",
+        "38_half_any_rows",
+        "cuda/38_half_any_rows.cu",
+        {"BN": 128, "STAGES": 6},
+        {"width_a = TRANS_A ? M : K": "width_a = K", "(TRANS_B ? N : K) * wide_b": "K * wide_b"},
+    ),
+    (
+        "tt",
+        "41_half_shifted_rows",
+        "cuda/41_half_shifted_rows.cu",
+        {},
+        {
+            "TRANS_A ? size_t(TEAMS * shares) * DEPTH * lda :": "",
+            "TRANS_B ? N - column : left": "left",
+            "TRANS_A ? left : M - row": "M - row",
+            "TRANS_B ? N - column : DEPTH": "DEPTH",
+            "TRANS_B ? B + size_t(N - 1) * ldb + K :": "TRANS_B ? B + size_t(N - 2) * ldb + K :",
+        },
+    ),
+]
+"""A layout before them."""
+
+
+@pytest.mark.parametrize(
+    ("layout", "name", "file", "parameters", "fault"),
+    [(*given, {right: faults[right]}) for *given, faults in IN_LAYOUTS for right in faults],
+)
+def test_a_planted_fault_is_found_in_its_layout(
+    layout: str,
+    name: str,
+    file: str,
+    parameters: dict[str, int],
+    fault: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    assert is_found(name, file, fault, tmp_path, parameters, layout)
+
+
 def is_found(
-    name: str, file: str, faults: dict[str, str], folder: Path, parameters: dict[str, int]
+    name: str,
+    file: str,
+    faults: dict[str, str],
+    folder: Path,
+    parameters: dict[str, int],
+    layout: str = "nn",
 ) -> bool:
     """Replace texts in a file, and return whether any result of the kernel is wrong."""
     kernels = folder / "kernels"
@@ -263,4 +364,4 @@ def is_found(
     configuration = Configuration(
         kernel.element_types[0], tuple((kernel.parameters | parameters).items())
     )
-    return any(wrong(kernel, configuration, kernels / "include", folder / "build", 2))
+    return any(wrong(kernel, configuration, kernels / "include", folder / "build", 2, layout))

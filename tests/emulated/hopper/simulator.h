@@ -362,30 +362,28 @@ void stores_read() {
 
 // half.cuh
 constexpr int DEPTH = 64, STRIP = 64 * 128;
-constexpr int NEXT_ALONG = 2, NEXT_ACROSS = 128;
-constexpr uint64_t ACROSS = 1ull << 40;
-inline uint64_t along_k(uint32_t address) { return (address & 0x3ffff) >> 4; }
-inline uint64_t across_k(uint32_t address) { return (address & 0x3ffff) >> 4 | ACROSS; }
 template <class>
 constexpr bool IS_BFLOAT = false;
 template <>
 constexpr bool IS_BFLOAT<__nv_bfloat16> = true;
 inline int fresh(int x) { return x; }
-inline float element_at(hopper::Block* block, uint64_t operand, int i, int k) {  // row or column i of an operand, at k
-  const uint32_t address = uint32_t(operand & 0xFFFFFFFF) << 4;
-  uint32_t at;
-  if (operand & ACROSS) {
-    const uint32_t first = address / 1024 * 1024, row = address / 128 % 8 + k;
-    at = first + i / 64 * STRIP + row / 8 * 1024 + swizzled(row % 8, i % 64 * 2);
+// Row or column i of an operand, at k, by the fields of its descriptor: a core matrix is 8 x 16 bytes of a row of 128 that is swizzled.
+inline float element_at(hopper::Block* block, uint64_t operand, bool mn_major, int i, int k) {
+  const uint32_t address = uint32_t(operand & 0x3FFF) << 4, strip = uint32_t(operand >> 16 & 0x3FFF) << 4, eight = uint32_t(operand >> 32 & 0x3FFF) << 4;
+  if (operand >> 62 != 1) hopper::fault("a descriptor without the swizzle of 128 bytes");
+  uint32_t at = address / 1024 * 1024;
+  if (mn_major) {
+    const uint32_t row = address / 128 % 8 + k;
+    at += i / 64 * strip + row / 8 * eight + swizzled(row % 8, i % 64 * 2);
   } else {
-    at = address / 1024 * 1024 + i / 8 * 1024 + swizzled(i % 8, address % 128 + k * 2);
+    at += i / 8 * eight + swizzled(i % 8, address % 128 + k * 2);
   }
   T value;
   memcpy(static_cast<void*>(&value), hopper::memory_of(at, block), 2);
   return float(value);
 }
-template <int N>
-void multiply_any(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
+template <int N, bool A_MN_MAJOR, bool B_MN_MAJOR>
+void multiply(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
   using namespace hopper;
   Block* block = now->block;
   const int group = now->index / 128, thread = now->index % 128;
@@ -400,8 +398,8 @@ void multiply_any(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
     products.open.push_back([=, &products] {
       float left[64][16], right[N][16];
       for (int k = 0; k < 16; ++k) {
-        for (int row = 0; row < 64; ++row) left[row][k] = element_at(block, a, row, k);
-        for (int column = 0; column < N; ++column) right[column][k] = element_at(block, b, column, k);
+        for (int row = 0; row < 64; ++row) left[row][k] = element_at(block, a, A_MN_MAJOR, row, k);
+        for (int column = 0; column < N; ++column) right[column][k] = element_at(block, b, B_MN_MAJOR, column, k);
       }
       for (int row = 0; row < 64; ++row)
         for (int column = 0; column < N; ++column) {
@@ -412,16 +410,6 @@ void multiply_any(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
         }
     });
   });
-}
-template <int N>
-void multiply(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
-  if (a & ACROSS || !(b & ACROSS)) hopper::fault("operands in the wrong order");
-  multiply_any<N>(d, a, b, add);
-}
-template <int N>
-void multiply_swapped(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
-  if (!(a & ACROSS) || b & ACROSS) hopper::fault("operands in the wrong order");
-  multiply_any<N>(d, a, b, add);
 }
 inline void wgmma_begin() {}
 inline void wgmma_commit() {
