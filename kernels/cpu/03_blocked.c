@@ -12,6 +12,7 @@ global_writes: M * N * ceil_div(K, BK)
  *
  * What holds it back: a value of C still goes to the first-level cache and back for every k; nothing is kept in registers. */
 
+#include "layout.h"
 #include "store.h"
 
 static inline int least(int a, int b) { return a < b ? a : b; }
@@ -26,8 +27,8 @@ void gemm(int M, int N, int K, T alpha, const T *restrict A, int lda, const T *r
         const int m1 = least(m0 + BM, M), n1 = least(n0 + BN, N), k1 = least(k0 + BK, K);
         for (int m = m0; m < m1; ++m)
           for (int k = k0; k < k1; ++k) {
-            const T a = alpha * A[(size_t)m * lda + k];
-            for (int n = n0; n < n1; ++n) C[(size_t)m * ldc + n] += a * B[(size_t)k * ldb + n];
+            const T a = alpha * (TRANS_A ? A[(size_t)k * lda + m] : A[(size_t)m * lda + k]);
+            for (int n = n0; n < n1; ++n) C[(size_t)m * ldc + n] += a * (TRANS_B ? B[(size_t)n * ldb + k] : B[(size_t)k * ldb + n]);
           }
       }
 }

@@ -26,6 +26,7 @@ global_writes: M * N * ceil_div(K, KC)
 #include <stdlib.h>
 #include <string.h>
 
+#include "layout.h"
 #include "store.h"
 
 /* 512-bit SIMD has 32 registers, 256-bit SIMD has 16: most hold sums, a few values of A and B. */
@@ -43,22 +44,22 @@ typedef T Unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(T))
 
 static inline int least(int a, int b) { return a < b ? a : b; }
 
-/* sliver[k][i] = A[i][k] for kc columns of `rows` <= MR rows. */
+/* sliver[k][i] = op(A)[i][k] for kc columns of `rows` <= MR rows. */
 static void pack_a(int rows, int kc, const T *restrict A, int lda, T *restrict sliver) {
   for (int i = rows; i < MR; ++i)
     for (int k = 0; k < kc; ++k) sliver[k * MR + i] = 0;
-  if (rows == MR)
+  if (rows == MR || TRANS_A)
     for (int k = 0; k < kc; ++k)
-      for (int i = 0; i < MR; ++i) sliver[k * MR + i] = A[(size_t)i * lda + k];
+      for (int i = 0; i < (TRANS_A ? rows : MR); ++i) sliver[k * MR + i] = TRANS_A ? A[(size_t)k * lda + i] : A[(size_t)i * lda + k];
   else
     for (int i = 0; i < rows; ++i)
       for (int k = 0; k < kc; ++k) sliver[k * MR + i] = A[(size_t)i * lda + k];
 }
 
-/* sliver[k][j] = B[k][j] for kc rows of `cols` <= NR columns. */
+/* sliver[k][j] = op(B)[k][j] for kc rows of `cols` <= NR columns. */
 static void pack_b(int cols, int kc, const T *restrict B, int ldb, T *restrict sliver) {
   for (int k = 0; k < kc; ++k)
-    for (int j = 0; j < NR; ++j) sliver[k * NR + j] = j < cols ? B[(size_t)k * ldb + j] : 0;
+    for (int j = 0; j < NR; ++j) sliver[k * NR + j] = j < cols ? (TRANS_B ? B[(size_t)j * ldb + k] : B[(size_t)k * ldb + j]) : 0;
 }
 
 /* C <- alpha * (a sliver of A) * (a sliver of B) + beta * C for the `rows` x `cols` elements that are inside C. */
@@ -110,9 +111,9 @@ void gemm(int M, int N, int K, T alpha, const T *restrict A, int lda, const T *r
   for (int k0 = 0; k0 < K; k0 += KC) {
     const int kc = least(KC, K - k0);
 #pragma omp for nowait
-    for (int m = 0; m < M; m += MR) pack_a(least(MR, M - m), kc, &A[(size_t)m * lda + k0], lda, &a[(size_t)m * kc]);
+    for (int m = 0; m < M; m += MR) pack_a(least(MR, M - m), kc, &A[TRANS_A ? (size_t)k0 * lda + m : (size_t)m * lda + k0], lda, &a[(size_t)m * kc]);
 #pragma omp for
-    for (int n = 0; n < N; n += NR) pack_b(least(NR, N - n), kc, &B[(size_t)k0 * ldb + n], ldb, &b[(size_t)n * kc]);
+    for (int n = 0; n < N; n += NR) pack_b(least(NR, N - n), kc, &B[TRANS_B ? (size_t)n * ldb + k0 : (size_t)k0 * ldb + n], ldb, &b[(size_t)n * kc]);
 #pragma omp for collapse(2) schedule(dynamic)
     for (int m0 = 0; m0 < M; m0 += MC)
       for (int n0 = 0; n0 < N; n0 += NC)

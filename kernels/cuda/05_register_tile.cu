@@ -27,26 +27,27 @@ accesses:
 //
 // What holds it back: each load moves one element, and all threads wait for global memory twice a tile.
 
+#include "layout.h"
 #include "store.cuh"
 
 extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
     gemm(int M, int N, int K, Acc alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, Acc beta,
          T* __restrict__ C, int ldc) {
   constexpr int THREADS_M = BM / TM, THREADS_N = BN / TN, THREADS = THREADS_M * THREADS_N;
-  __shared__ T sA[BM][BK];
-  __shared__ T sB[BK][BN];
+  __shared__ T sA[BM][BK + TRANS_A];  // neighbors in memory lie in different banks: a transpose is stored down the columns
+  __shared__ T sB[BK][BN + TRANS_B];
   const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
   const int thread = threadIdx.y * THREADS_N + threadIdx.x;
 
   Acc sum[TM][TN] = {};
   for (int k0 = 0; k0 < K && alpha != 0; k0 += BK) {
     for (int i = thread; i < BM * BK; i += THREADS) {
-      const int r = i / BK, k = i % BK;
-      sA[r][k] = row0 + r < M && k0 + k < K ? A[size_t(row0 + r) * lda + k0 + k] : T(0);
+      const int r = TRANS_A ? i % BM : i / BK, k = TRANS_A ? i / BM : i % BK;
+      sA[r][k] = row0 + r < M && k0 + k < K ? A[TRANS_A ? size_t(k0 + k) * lda + row0 + r : size_t(row0 + r) * lda + k0 + k] : T(0);
     }
     for (int i = thread; i < BK * BN; i += THREADS) {
-      const int k = i / BN, c = i % BN;
-      sB[k][c] = k0 + k < K && col0 + c < N ? B[size_t(k0 + k) * ldb + col0 + c] : T(0);
+      const int k = TRANS_B ? i % BK : i / BN, c = TRANS_B ? i / BK : i % BN;
+      sB[k][c] = k0 + k < K && col0 + c < N ? B[TRANS_B ? size_t(col0 + c) * ldb + k0 + k : size_t(k0 + k) * ldb + col0 + c] : T(0);
     }
     __syncthreads();  // the tiles are complete
 #pragma unroll

@@ -38,29 +38,38 @@ accesses:
 
 constexpr int THREADS_M = BM / TM, THREADS_N = BN / TN, THREADS = THREADS_M * THREADS_N;
 
+// Moves SIZE rows of op(A), or columns of op(B), by BK of K, to where K runs down: from `first` of `count` and from k0 on, zeros beyond the ends.
+// MN-major, they lie across K in memory, too. K-major, they are transposed on the way.
+template <int SIZE, bool MN_MAJOR>
+__device__ __forceinline__ void move(T (&tile)[BK][SIZE], const T* from, int ld, int first, int count, int k0, int K, int thread, bool vector) {
+#pragma unroll
+  for (int start = 0; start < SIZE * BK / 4; start += THREADS) {
+    const int i = start + thread;
+    if (MN_MAJOR) {
+      const int k = i / (SIZE / 4), c = i % (SIZE / 4) * 4;
+      *reinterpret_cast<float4*>(&tile[k][c]) =
+          load4(from + size_t(k0 + k) * ld + first + c, k0 + k < K ? count - first - c : 0, vector);
+    } else {
+      const int r = i / (BK / 4), k = i % (BK / 4) * 4;
+      const float4 v = load4(from + size_t(first + r) * ld + k0 + k, first + r < count ? K - k0 - k : 0, vector);
+      tile[k][r] = v.x, tile[k + 1][r] = v.y, tile[k + 2][r] = v.z, tile[k + 3][r] = v.w;
+    }
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
          T* __restrict__ C, int ldc) {
   alignas(16) __shared__ T sA[BK][BM];
   alignas(16) __shared__ T sB[BK][BN];
-  const bool vector = vectorizable(N, K, A, lda, B, ldb, C, ldc);
+  const bool vector = vectorizable(M, N, K, A, lda, B, ldb, C, ldc);
   const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
   const int thread = threadIdx.y * THREADS_N + threadIdx.x;
 
   float sum[TM][TN] = {};
   for (int k0 = 0; k0 < K && alpha != 0; k0 += BK) {
-#pragma unroll
-    for (int first = 0; first < BM * BK / 4; first += THREADS) {
-      const int i = first + thread, r = i / (BK / 4), k = i % (BK / 4) * 4;
-      const float4 v = load4(A + size_t(row0 + r) * lda + k0 + k, row0 + r < M ? K - k0 - k : 0, vector);
-      sA[k][r] = v.x, sA[k + 1][r] = v.y, sA[k + 2][r] = v.z, sA[k + 3][r] = v.w;
-    }
-#pragma unroll
-    for (int first = 0; first < BK * BN / 4; first += THREADS) {
-      const int i = first + thread, k = i / (BN / 4), c = i % (BN / 4) * 4;
-      *reinterpret_cast<float4*>(&sB[k][c]) =
-          load4(B + size_t(k0 + k) * ldb + col0 + c, k0 + k < K ? N - col0 - c : 0, vector);
-    }
+    move<BM, TRANS_A>(sA, A, lda, row0, M, k0, K, thread, vector);
+    move<BN, !TRANS_B>(sB, B, ldb, col0, N, k0, K, thread, vector);
     __syncthreads();  // the tiles are complete
 #pragma unroll
     for (int k = 0; k < BK; ++k) {

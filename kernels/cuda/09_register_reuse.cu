@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
          T* __restrict__ C, int ldc) {
   alignas(16) __shared__ T sA[2][BK][BM + PAD];
   alignas(16) __shared__ T sB[2][BK][BN];
-  const bool vector = vectorizable(N, K, A, lda, B, ldb, C, ldc);
+  const bool vector = vectorizable(M, N, K, A, lda, B, ldb, C, ldc);
   const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
   const int thread = threadIdx.y * THREADS_N + threadIdx.x;
 

@@ -39,12 +39,28 @@ constexpr int PAD = 4;                   // as in rung 08
 // Half of an SM's 65536 registers hold sums, the other half all else: the compiler shall not use so many that fewer blocks fit.
 constexpr int BLOCKS_PER_SM = 32768 / (BM * BN);
 
+// SIZE rows of op(A), or columns of op(B), by BK of K, which runs down in shared memory: K-major ones are transposed on the way.
+template <int SIZE, bool MN_MAJOR>
+struct OperandTile : Tile<MN_MAJOR ? BK : SIZE, MN_MAJOR ? SIZE : BK, THREADS> {
+  using Stored = Tile<MN_MAJOR ? BK : SIZE, MN_MAJOR ? SIZE : BK, THREADS>;
+  __device__ __forceinline__ void load(const T* matrix, int ld, int first, int k, int count, int K, int thread, bool vector) {
+    Stored::load(matrix, ld, MN_MAJOR ? k : first, MN_MAJOR ? first : k, MN_MAJOR ? K : count, MN_MAJOR ? count : K, thread, vector);
+  }
+  template <int WIDTH>
+  __device__ __forceinline__ void put(T (&shared)[BK][WIDTH], int thread) const {
+    if constexpr (MN_MAJOR)
+      Stored::put(shared, thread);
+    else
+      Stored::put_transposed(shared, thread);
+  }
+};
+
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
          T* __restrict__ C, int ldc) {
   alignas(16) __shared__ T sA[2][BK][BM + PAD];
-  alignas(16) __shared__ T sB[2][BK][BN];
-  const bool vector = vectorizable(N, K, A, lda, B, ldb, C, ldc);
+  alignas(16) __shared__ T sB[2][BK][BN + TRANS_B * PAD];
+  const bool vector = vectorizable(M, N, K, A, lda, B, ldb, C, ldc);
   const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   // 4 x 8 lanes, numbered in a zigzag: lanes i and i ^ 1 read the same columns of B, i and i ^ 2 the same rows of A. A 128-bit load
@@ -53,11 +69,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   const int row = warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;
   const int col = warp % (BN / WN) * WN + lane / 2 % 8 * 4;
 
-  Tile<BM, BK, THREADS> tileA;
-  Tile<BK, BN, THREADS> tileB;
+  OperandTile<BM, TRANS_A> tileA;
+  OperandTile<BN, !TRANS_B> tileB;
   tileA.load(A, lda, row0, 0, M, K, thread, vector);
-  tileB.load(B, ldb, 0, col0, K, N, thread, vector);
-  tileA.put_transposed(sA[0], thread);
+  tileB.load(B, ldb, col0, 0, N, K, thread, vector);
+  tileA.put(sA[0], thread);
   tileB.put(sB[0], thread);
   __syncthreads();
 
@@ -67,12 +83,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   int now = 0;  // the buffer that is computed on; the other one is filled
   for (int k0 = 0; k0 < K && alpha != 0; k0 += BK) {
     tileA.load(A, lda, row0, k0 + BK, M, K, thread, vector);
-    tileB.load(B, ldb, k0 + BK, col0, K, N, thread, vector);
+    tileB.load(B, ldb, col0, k0 + BK, N, K, thread, vector);
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
       if (k == BK - 1) {  // every fragment of this tile has been read: on to the next, whose first are loaded below
         now ^= 1;
-        tileA.put_transposed(sA[now], thread);
+        tileA.put(sA[now], thread);
         tileB.put(sB[now], thread);
         __syncthreads();
       }

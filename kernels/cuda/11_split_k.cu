@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
          T* __restrict__ C, int ldc, Acc* __restrict__ workspace) {
   alignas(16) __shared__ T sA[2][BK][BM + PAD];
   alignas(16) __shared__ T sB[2][BK][BN];
-  const bool vector = vectorizable(N, K, A, lda, B, ldb, workspace, N);
+  const bool vector = vectorizable(M, N, K, A, lda, B, ldb, workspace, N);
   const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const int row = warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;

@@ -35,43 +35,51 @@ accesses:
 #include "vector.cuh"
 
 constexpr int THREADS = BM * BN / (TM * TN);
-constexpr int WM = 4 * TM, WN = 8 * TN;     // the tile of a warp
-constexpr int WIDTH_A = BM + 4;             // padded as in rung 08
-constexpr int STAGE = 4 * BK * (WIDTH_A + BN);  // bytes
+constexpr int WM = 4 * TM, WN = 8 * TN;  // the tile of a warp
+constexpr int WIDTH_A = TRANS_A ? BM : BM + 4, WIDTH_B = TRANS_B ? BN + 4 : BN;  // what is transposed on the way is padded as in rung 08
+constexpr int STAGE = 4 * BK * (WIDTH_A + WIDTH_B);                              // bytes
 constexpr int BLOCKS_PER_SM = 32768 / (BM * BN);
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
          T* __restrict__ C, int ldc) {
   extern __shared__ __align__(16) T ring[];
-  const bool vector = vectorizable(N, K, A, lda, B, ldb, C, ldc);
+  const bool vector = vectorizable(M, N, K, A, lda, B, ldb, C, ldc);
   const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const int row = warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;
   const int col = warp % (BN / WN) * WN + lane / 2 % 8 * 4;
 
-  // What the thread copies of each tile: every ROWS_A-th element of a column of A, and of every ROWS_B-th row of B four elements.
-  constexpr int ROWS_A = THREADS / BK, ROWS_B = THREADS / (BN / 4);
-  const int ka = thread % BK, ra = row0 + thread / BK, kb = thread / (BN / 4), cb = col0 + thread % (BN / 4) * 4;
-  const unsigned to_a = shared_address(&ring[ka * WIDTH_A + thread / BK]);
-  const unsigned to_b = shared_address(&ring[BK * WIDTH_A + 4 * thread]);
-  const T* from_a = A + size_t(ra) * lda + ka;
-  const T* from_b = B + size_t(kb) * ldb + cb;
+  // What the thread copies of each tile: K-major, every ROWS-th element of a column, MN-major, of every ROWS-th row four elements.
+  constexpr int ROWS_A = THREADS / (TRANS_A ? BM / 4 : BK), ROWS_B = THREADS / (TRANS_B ? BK : BN / 4);
+  const int ka = TRANS_A ? thread / (BM / 4) : thread % BK, ra = row0 + (TRANS_A ? thread % (BM / 4) * 4 : thread / BK);
+  const int kb = TRANS_B ? thread % BK : thread / (BN / 4), cb = col0 + (TRANS_B ? thread / BK : thread % (BN / 4) * 4);
+  const unsigned to_a = shared_address(&ring[TRANS_A ? 4 * thread : ka * WIDTH_A + thread / BK]);
+  const unsigned to_b = shared_address(&ring[BK * WIDTH_A + (TRANS_B ? kb * WIDTH_B + thread / BK : 4 * thread)]);
+  const T* from_a = TRANS_A ? A + size_t(ka) * lda + ra : A + size_t(ra) * lda + ka;
+  const T* from_b = TRANS_B ? B + size_t(cb) * ldb + kb : B + size_t(kb) * ldb + cb;
+  // Four elements of a row that goes on for `left`.
+  const auto copy4 = [&](unsigned to, const T* from, int left) {
+    if (vector)
+      copy_or_zero<4>(to, from, left > 0);
+    else
+      for (int j = 0; j < 4; ++j) copy_or_zero<1>(to + j * 4, from + j, left > j);
+  };
   // Begins the copies of the next tiles into the stage at byte `stage` of the ring, zeros where the matrices end: after `left` k.
   const auto copy = [&](unsigned stage, int left) {
 #pragma unroll
-    for (int i = 0; i < BM; i += ROWS_A)
-      copy_or_zero<1>(to_a + stage + i * 4, from_a + size_t(i) * lda, ra + i < M && ka < left);
-#pragma unroll
-    for (int i = 0; i < BK; i += ROWS_B) {
-      const T* from = from_b + size_t(i) * ldb;
-      const int cols = kb + i < left ? N - cb : 0;
-      if (vector)
-        copy_or_zero<4>(to_b + stage + i * BN * 4, from, cols > 0);
+    for (int i = 0; i < (TRANS_A ? BK : BM); i += ROWS_A)
+      if (TRANS_A)
+        copy4(to_a + stage + i * BM * 4, from_a + size_t(i) * lda, ka + i < left ? M - ra : 0);
       else
-        for (int j = 0; j < 4; ++j) copy_or_zero<1>(to_b + stage + (i * BN + j) * 4, from + j, cols > j);
-    }
-    from_a += BK, from_b += size_t(BK) * ldb;
+        copy_or_zero<1>(to_a + stage + i * 4, from_a + size_t(i) * lda, ra + i < M && ka < left);
+#pragma unroll
+    for (int i = 0; i < (TRANS_B ? BN : BK); i += ROWS_B)
+      if (TRANS_B)
+        copy_or_zero<1>(to_b + stage + i * 4, from_b + size_t(i) * ldb, cb + i < N && kb < left);
+      else
+        copy4(to_b + stage + i * BN * 4, from_b + size_t(i) * ldb, kb + i < left ? N - cb : 0);
+    from_a += TRANS_A ? size_t(BK) * lda : BK, from_b += TRANS_B ? BK : size_t(BK) * ldb;
     commit();
   };
 
@@ -94,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
         __syncthreads();     // and now everyone's; and everyone has left the stage that is filled next
       }
       read4<TM, 16>(a[(k + 1) % 2], ring + now / 4 + (k + 1) % BK * WIDTH_A + row);
-      read4<TN, 32>(b[(k + 1) % 2], ring + now / 4 + BK * WIDTH_A + (k + 1) % BK * BN + col);
+      read4<TN, 32>(b[(k + 1) % 2], ring + now / 4 + BK * WIDTH_A + (k + 1) % BK * WIDTH_B + col);
 #pragma unroll
       for (int m = 0; m < TM; ++m)
 #pragma unroll

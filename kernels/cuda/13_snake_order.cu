@@ -52,7 +52,7 @@ __device__ __forceinline__ void whole_tile(int M, int N, int K, T alpha, const T
 extern "C" __global__ void __launch_bounds__(Block::THREADS, BLOCKS_PER_SM)
     gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
          T* __restrict__ C, int ldc) {
-  if (wide(B, ldb, N))
+  if ((!TRANS_A || wide(A, lda, M)) && (TRANS_B || wide(B, ldb, N)))
     whole_tile<true>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
   else
     whole_tile<false>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);

@@ -100,7 +100,7 @@ __device__ __forceinline__ void share(int M, int N, int K, T alpha, const T* A, 
 extern "C" __global__ void __launch_bounds__(Block::THREADS, 1)
     gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
          T* __restrict__ C, int ldc, Acc* __restrict__ workspace) {
-  if (wide(B, ldb, N))
+  if ((!TRANS_A || wide(A, lda, M)) && (TRANS_B || wide(B, ldb, N)))
     share<true>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, workspace);
   else
     share<false>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, workspace);

@@ -54,6 +54,7 @@ global_writes: M * K + K * N + M * N
 // What holds it back: power. At its full rate a tensor core draws more than the board may, and the clock falls.
 
 #include "cluster.cuh"
+#include "layout.h"
 #include "split_float.cuh"
 
 constexpr int PRODUCERS = DIRECT ? DIRECT : 1;  // warpgroups that fill the stages
@@ -86,22 +87,31 @@ __device__ __forceinline__ void partition(int M, int N, int K, uint8_t* workspac
   a.groups = reinterpret_cast<Group*>(b.units.at(steps, 0)), b.groups = a.group(chunks_of(K), 0);
 }
 
+// A block splits 32 columns of a chunk of op(B), or of A where the rows of op(A) lie so: A has blocks beyond its last chunk then.
+template <bool MN_MAJOR, bool OF_A>
+__device__ __forceinline__ void split_block(const T* matrix, int ld, int count, int K, const Operand& to, int block) {
+  const int strips = (to.units.count + 3) / 4, group = block % strips * 4, chunk = block / strips;
+  if (OF_A && chunk >= chunks_of(K)) return;
+  Columns<32> columns;
+  columns.load<MN_MAJOR>(matrix, ld, count, K, group * 8, chunk, threadIdx.x);
+  split_columns<1, 1>(columns, count, K, group * 8, to.unit(chunk, 0, group), to.unit(chunk, 1, group), to.group(chunk, group),
+                      to.units.count - group, threadIdx.x, 0, OF_A ? max(0, (chunk + 1) * CHUNK - K) : 0);
+}
+
 extern "C" __global__ void __launch_bounds__(128, 9)
     gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta, T* __restrict__ C,
          int ldc, uint8_t* __restrict__ workspace) {
   Operand a, b;
   partition(M, N, K, workspace, a, b);
   const int chunks = chunks_of(K), blocks_a = a.units.count * ((chunks + 3) / 4);
-  if (int(blockIdx.x) < blocks_a) {  // the block's warps take neighbouring chunks
+  if (TRANS_A && int(blockIdx.x) < blocks_a) {
+    split_block<true, true>(A, lda, M, K, a, blockIdx.x);
+  } else if (int(blockIdx.x) < blocks_a) {  // the block's warps take neighbouring chunks
     const int group = blockIdx.x % a.units.count, chunk = blockIdx.x / a.units.count * 4 + threadIdx.x / 32;
     if (chunk < chunks)
       split_rows(A, lda, M, K, group * 8, chunk, a.unit(chunk, 0, group), a.unit(chunk, 1, group), a.group(chunk, group), threadIdx.x % 32);
   } else {
-    const int block = blockIdx.x - blocks_a, strips = (b.units.count + 3) / 4, group = block % strips * 4, chunk = block / strips;
-    Columns<32> columns;
-    columns.load(B, ldb, N, K, group * 8, chunk, threadIdx.x);
-    split_columns<1, 1>(columns, N, K, group * 8, b.unit(chunk, 0, group), b.unit(chunk, 1, group), b.group(chunk, group),
-                        b.units.count - group, threadIdx.x, 0);
+    split_block<!TRANS_B, false>(B, ldb, N, K, b, blockIdx.x - blocks_a);
   }
 }
 
@@ -150,28 +160,32 @@ constexpr int TM = WN == 32 ? 4 : 8, PASS = WN == 32 ? 32 : 64;
 __device__ __forceinline__ void fetch_plain(uint8_t* const (&stages)[2], const T* A, int lda, const T* B, int ldb, int rows, int columns,
                                             int depth, bool vector, int thread) {
   constexpr int WIDE = BN == 32 ? 8 : 16;  // threads along a row of B
-  const auto copy4 = [&](const float* to, const float* from, int left) {  // where the row goes on for `left`, and zeros beyond its end
+  // From an element of op(A) or op(B) to the next one to the right, and to the one below.
+  const int a_right = TRANS_A ? lda : 1, a_down = TRANS_A ? 1 : lda, b_right = TRANS_B ? ldb : 1, b_down = TRANS_B ? 1 : ldb;
+  // Four of a row that goes on for `left`, and zeros beyond its end.
+  const auto copy4 = [&](const float* to, const float* from, int right, int left, bool vector) {
     const uint32_t there = shared_address(to);
     if (vector) {
       copy_or_zero<4>(there, from, left > 0);
     } else {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) copy_or_zero<1>(there + i * 4, from + i, i < left);
+      for (int i = 0; i < 4; ++i) copy_or_zero<1>(there + i * 4, from + size_t(i) * right, i < left);
     }
   };
 #pragma unroll 1
-  for (int half = 0; half < 2; ++half, A += DEPTH, B += size_t(DEPTH) * ldb, depth -= DEPTH) {
+  for (int half = 0; half < 2; ++half, A += size_t(DEPTH) * a_right, B += size_t(DEPTH) * b_down, depth -= DEPTH) {
     const float* stage = reinterpret_cast<const float*>(half == 0 ? stages[0] : stages[1]);
     const int k = thread % 8 * 4, c = thread % WIDE * 4;
-    const float* from = A + size_t(thread / 8) * lda + k;
+    const float* from = A + size_t(thread / 8) * a_down + size_t(k) * a_right;
 #pragma unroll 1
-    for (int r = thread / 8; r < BM; r += TEAM / 8, from += TEAM / 8 * lda)  // the fours of row r change places, for the banks' sake
-      copy4(stage + r * DEPTH + (k ^ r / TM % 8 * 4), from, r < rows ? depth - k : 0);
-    from = B + size_t(thread / WIDE) * ldb + c;
+    for (int r = thread / 8; r < BM; r += TEAM / 8, from += TEAM / 8 * a_down)  // the fours of row r change places, for the banks' sake
+      copy4(stage + r * DEPTH + (k ^ r / TM % 8 * 4), from, a_right, r < rows ? depth - k : 0, vector && !TRANS_A);
+    from = B + size_t(thread / WIDE) * b_down + size_t(c) * b_right;
 #pragma unroll 1
-    for (int r = thread / WIDE; r < DEPTH; r += TEAM / WIDE, from += TEAM / WIDE * ldb)
+    for (int r = thread / WIDE; r < DEPTH; r += TEAM / WIDE, from += TEAM / WIDE * b_down)
 #pragma unroll
-      for (int d = 0; d < BN; d += WIDE * 4) copy4(stage + BM * DEPTH + r * BN + c + d, from + d, r < depth ? columns - c - d : 0);
+      for (int d = 0; d < BN; d += WIDE * 4)
+        copy4(stage + BM * DEPTH + r * BN + c + d, from + size_t(d) * b_right, b_right, r < depth ? columns - c - d : 0, vector && !TRANS_B);
   }
   commit();
   wait<0>();
@@ -321,7 +335,7 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
           Group* const groups = reinterpret_cast<Group*>(shared + AT_GROUPS + place * GROUPS);
           const uint32_t at = chunks + place * 32;
           Columns<BN> columns;  // of B, underway while the stages are waited for
-          if (DIRECT) columns.load(B, ldb, N, K, tile.column * BN, chunk, thread);
+          if (DIRECT) columns.load<!TRANS_B>(B, ldb, N, K, tile.column * BN, chunk, thread);
           barrier_wait(at + READ, parity ^ 1);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
@@ -338,7 +352,7 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
           }
           if (DIRECT) {
             split_columns<PRODUCERS, 2>(columns, N, K, tile.column * BN, to[0] + A_BYTES, to[1] + A_BYTES, groups + BM / 8, BN / 8, thread,
-                                        team);
+                                        team, 0);
             async_may_follow();
             some_sync<TEAM>(2 + team);
           }
@@ -348,7 +362,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
             int row = tile.row * BM, column = tile.column * BN, k = chunk * CHUNK, here = thread;
             asm volatile("" : "+r"(row), "+r"(column), "+r"(k), "+r"(here));  // nothing is computed of these before it is needed
             const bool vector = ((lda | ldb | K | N) % 4 | (reinterpret_cast<size_t>(A) | reinterpret_cast<size_t>(B)) % 16) == 0;
-            fetch_plain(to, A + size_t(row) * lda + k, lda, B + size_t(k) * ldb + column, ldb, M - row, N - column, K - k, vector, here);
+            fetch_plain(to, TRANS_A ? A + size_t(k) * lda + row : A + size_t(row) * lda + k, lda,
+                        TRANS_B ? B + size_t(column) * ldb + k : B + size_t(k) * ldb + column, ldb, M - row, N - column, K - k, vector, here);
           }
           if (thread == 0) *reinterpret_cast<uint32_t*>(shared + AT_CHUNKS + place * 32) = verdict;
           barrier_arrive(at + READY);

@@ -32,7 +32,7 @@ using namespace cute;
 extern "C" __global__ void __launch_bounds__(256)
     gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb, T beta, T* C, int ldc) {
   extern __shared__ __align__(16) T ring[];
-  const bool vector = vectorizable(N, K, A, lda, B, ldb, C, ldc);
+  const bool vector = vectorizable(M, N, K, A, lda, B, ldb, C, ldc);
 
   // CuTe has B as N x K. Row-major: neighbors lie along K in A, along N in B and C.
   const Tensor whole_a = make_tensor(make_gmem_ptr(A), make_shape(M, K), make_stride(int64_t(lda), _1{}));

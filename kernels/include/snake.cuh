@@ -16,9 +16,10 @@ template <int BM, int BN, int BK, int TM, int TN, int GROUPS, int STAGES, int SP
 struct BlockTile {
   static constexpr int WARPS = BM * BN / (4 * TM * 8 * TN);  // of a group
   static constexpr int THREADS = 32 * WARPS * GROUPS;
-  static constexpr int WIDTH_A = BM + 4;                              // A lies transposed, in padded rows as in rung 08
-  static constexpr unsigned STAGE = BK * (WIDTH_A + BN) * sizeof(T);  // bytes
-  static constexpr int STEPS = BK / GROUPS;                           // k of a tile that one group takes
+  // K runs down in shared memory. What is K-major lies transposed, in padded rows as in rung 08.
+  static constexpr int WIDTH_A = TRANS_A ? BM : BM + 4, WIDTH_B = TRANS_B ? BN + 4 : BN;
+  static constexpr unsigned STAGE = BK * (WIDTH_A + WIDTH_B) * sizeof(T);  // bytes
+  static constexpr int STEPS = BK / GROUPS;                                // k of a tile that one group takes
 
   float sum[TM][TN] = {};  // sum[m][n] is at row + m/4*16 + m%4, col + n/4*32 + n%4 of the tile
   int group, row, col;
@@ -30,7 +31,7 @@ struct BlockTile {
     col = warp % (BN / (8 * TN)) * 8 * TN + (lane / 8 * 2 + lane % 2) * 4;
   }
 
-  // sum <- sum + A*B for the tile of C at (row0, col0) and k from `begin` to `end`. WIDE: B in copies of four elements.
+  // sum <- sum + op(A)*op(B) for the tile of C at (row0, col0) and k from `begin` to `end`. WIDE: what is MN-major in copies of four elements.
   //
   // No copy of the loop is guarded. A row or column beyond the matrix is replaced by the last one: what comes of it is in sums that
   // are never stored. Only k must not be invented, and the tile of k that is short comes first, where it is copied apart.
@@ -40,36 +41,46 @@ struct BlockTile {
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     const int tiles = (end - begin + BK - 1) / BK, first = min(end - begin, end - begin - (tiles - 1) * BK);  // none of an empty slice
 
-    // A: one element a copy, since it is transposed on the way. A warp takes 8 k (32 bytes) of 4 rows.
-    constexpr int COPIES_A = BM * BK / THREADS, ROWS_A = THREADS / BK;
-    const int ka = warp % (BK / 8) * 8 + lane % 8, ra = warp / (BK / 8) * 4 + lane / 8, top = min(row0 + ra, M - 1);
+    // K-major: one element a copy, since it is transposed on the way. A warp takes 8 k (32 bytes) of 4 rows. MN-major: rows of BM or BN elements.
+    constexpr int EACH_A = TRANS_A && WIDE ? 4 : 1, COPIES_A = BM * BK / EACH_A / THREADS, ROWS_A = THREADS / (TRANS_A ? BM / EACH_A : BK);
+    const int ka = TRANS_A ? thread / (BM / EACH_A) : warp % (BK / 8) * 8 + lane % 8;
+    const int ra = TRANS_A ? thread % (BM / EACH_A) * EACH_A : warp / (BK / 8) * 4 + lane / 8, top = min(row0 + ra, M - EACH_A);
     const unsigned to_a = shared_address(ring + ka * WIDTH_A + ra);
-    const T* from_a = A + size_t(top) * lda + begin + ka;
+    const T* from_a = TRANS_A ? A + size_t(begin + ka) * lda + top : A + size_t(top) * lda + begin + ka;
     int down[COPIES_A];  // from there to the row of copy i
 #pragma unroll
     for (int i = 0; i < COPIES_A; ++i) down[i] = (min(row0 + ra + i * ROWS_A, M - 1) - top) * lda;
 
-    // B: rows of BN elements.
-    constexpr int SIZE = WIDE ? 4 : 1, COPIES_B = BK * BN / SIZE / THREADS, ROWS_B = THREADS / (BN / SIZE);
-    const int kb = thread / (BN / SIZE), cb = thread % (BN / SIZE) * SIZE;
-    const unsigned to_b = shared_address(ring + BK * WIDTH_A + kb * BN + cb);
-    const T* from_b = B + size_t(begin + kb) * ldb + min(col0 + cb, N - SIZE);
+    constexpr int EACH_B = !TRANS_B && WIDE ? 4 : 1, COPIES_B = BK * BN / EACH_B / THREADS, ROWS_B = THREADS / (TRANS_B ? BK : BN / EACH_B);
+    const int kb = TRANS_B ? warp % (BK / 8) * 8 + lane % 8 : thread / (BN / EACH_B);
+    const int cb = TRANS_B ? warp / (BK / 8) * 4 + lane / 8 : thread % (BN / EACH_B) * EACH_B;
+    const unsigned to_b = shared_address(ring + BK * WIDTH_A + kb * WIDTH_B + cb);
+    const T* from_b = TRANS_B ? B + size_t(min(col0 + cb, N - 1)) * ldb + begin + kb : B + size_t(begin + kb) * ldb + min(col0 + cb, N - EACH_B);
+    int right[TRANS_B ? COPIES_B : 1];
+#pragma unroll
+    for (int i = 0; i < COPIES_B && TRANS_B; ++i) right[i] = (min(col0 + cb + i * ROWS_B, N - 1) - min(col0 + cb, N - 1)) * ldb;
 
     // One tile of A and one of B into the stage at byte `stage` of the ring; nothing where `wanted` is false.
+    constexpr int NEXT_A = TRANS_A ? ROWS_A * BM : ROWS_A, NEXT_B = TRANS_B ? ROWS_B : ROWS_B * BN;  // there, from one copy to the next
     const auto copy = [&](unsigned stage, bool wanted) {
 #pragma unroll
-      for (int i = 0; i < COPIES_A; ++i) copy_if<1>(to_a + stage + i * ROWS_A * 4, from_a + down[i], wanted);
+      for (int i = 0; i < COPIES_A; ++i)
+        copy_if<EACH_A>(to_a + stage + i * NEXT_A * 4, TRANS_A ? from_a + size_t(i * ROWS_A) * lda : from_a + down[i], wanted);
 #pragma unroll
-      for (int i = 0; i < COPIES_B; ++i) copy_if<SIZE>(to_b + stage + i * ROWS_B * BN * 4, from_b + size_t(i * ROWS_B) * ldb, wanted);
-      from_a += BK, from_b += size_t(BK) * ldb;
+      for (int i = 0; i < COPIES_B; ++i)
+        copy_if<EACH_B>(to_b + stage + i * NEXT_B * 4, TRANS_B ? from_b + right[TRANS_B * i] : from_b + size_t(i * ROWS_B) * ldb, wanted);
+      from_a += TRANS_A ? size_t(BK) * lda : BK, from_b += TRANS_B ? BK : size_t(BK) * ldb;
     };
 
 #pragma unroll
-    for (int i = 0; i < COPIES_A; ++i) copy_or_zero<1>(to_a + i * ROWS_A * 4, from_a + down[i], ka < first);
+    for (int i = 0; i < COPIES_A; ++i)
+      copy_or_zero<EACH_A>(to_a + i * NEXT_A * 4, TRANS_A ? from_a + size_t(i * ROWS_A) * lda : from_a + down[i],
+                           (TRANS_A ? ka + i * ROWS_A : ka) < first);
 #pragma unroll
     for (int i = 0; i < COPIES_B; ++i)
-      copy_or_zero<SIZE>(to_b + i * ROWS_B * BN * 4, from_b + size_t(i * ROWS_B) * ldb, kb + i * ROWS_B < first);
-    from_a += first, from_b += ptrdiff_t(first) * ldb;
+      copy_or_zero<EACH_B>(to_b + i * NEXT_B * 4, TRANS_B ? from_b + right[TRANS_B * i] : from_b + size_t(i * ROWS_B) * ldb,
+                           (TRANS_B ? kb : kb + i * ROWS_B) < first);
+    from_a += TRANS_A ? ptrdiff_t(first) * lda : first, from_b += TRANS_B ? first : ptrdiff_t(first) * ldb;
     commit();
 #pragma unroll
     for (int stage = 1; stage < STAGES - 1; ++stage) {
@@ -78,13 +89,13 @@ struct BlockTile {
     }
 
     const T* at_a = ring + group * STEPS * WIDTH_A + row;
-    const T* at_b = ring + BK * WIDTH_A + group * STEPS * BN + col;
+    const T* at_b = ring + BK * WIDTH_A + group * STEPS * WIDTH_B + col;
     float a[2][TM], b[2][TN];
     // Fragment i of step k: four elements of A or B.
     const auto read = [&](int buffer, unsigned stage, int k, int i) {
       const bool of_b = B_FIRST ? i < TN / 4 : i >= TM / 4;
       const int part = B_FIRST ? (of_b ? i : i - TN / 4) : (of_b ? i - TM / 4 : i);
-      const T* from = of_b ? at_b + k * BN + 32 * part : at_a + k * WIDTH_A + 16 * part;
+      const T* from = of_b ? at_b + k * WIDTH_B + 32 * part : at_a + k * WIDTH_A + 16 * part;
       *reinterpret_cast<float4*>(of_b ? &b[buffer][4 * part] : &a[buffer][4 * part]) =
           *reinterpret_cast<const float4*>(reinterpret_cast<const char*>(from) + stage);
     };

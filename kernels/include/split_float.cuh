@@ -141,34 +141,37 @@ __device__ __forceinline__ void split_rows(const float* A, int lda, int M, int K
   scaling.record(group, largest, counts, max(0, (chunk + 1) * CHUNK - K), lane, row >= M, part == 0, chunks_of(K));
 }
 
-// Of COLUMNS columns of one chunk of B what one of 128 threads splits: a warp takes a quarter of the chunk, a lane every 32nd column.
+// Of COLUMNS columns of one chunk of op(B) what one of 128 threads splits: a warp takes a quarter of the chunk, a lane every 32nd column. Rows of
+// op(A) are such columns where A is MN-major.
 template <int COLUMNS>
 struct Columns {
   static constexpr int STRIPS = (COLUMNS + 31) / 32;
   float x[STRIPS][2][8];
 
+  template <bool MN_MAJOR>
   __device__ __forceinline__ void load(const float* B, int ldb, int N, int K, int column0, int chunk, int thread) {
     const int k0 = chunk * CHUNK + thread / 32 * 16, column = column0 + thread % 32;
-    const float* from = B + size_t(k0) * ldb + column;
+    const size_t down = MN_MAJOR ? ldb : 1, across = MN_MAJOR ? 1 : ldb;  // to the next k, and to the next column
+    const float* from = B + k0 * down + column * across;
     if (k0 + 16 <= K && column0 + STRIPS * 32 <= N) {
 #pragma unroll
-      for (int i = 0; i < 16; ++i, from += ldb)
+      for (int i = 0; i < 16; ++i, from += down)
 #pragma unroll
-        for (int s = 0; s < STRIPS; ++s) x[s][i / 8][i % 8] = from[s * 32];
+        for (int s = 0; s < STRIPS; ++s) x[s][i / 8][i % 8] = from[s * 32 * across];
     } else {
 #pragma unroll
-      for (int i = 0; i < 16; ++i, from += ldb)
+      for (int i = 0; i < 16; ++i, from += down)
 #pragma unroll
-        for (int s = 0; s < STRIPS; ++s) x[s][i / 8][i % 8] = column + s * 32 < N && k0 + i < K ? from[s * 32] : 0;
+        for (int s = 0; s < STRIPS; ++s) x[s][i / 8][i % 8] = column + s * 32 < N && k0 + i < K ? from[s * 32 * across] : 0;
     }
   }
 };
 
-// 128 threads split COLUMNS columns of one chunk of B, and transpose them. There are `left` groups of columns. Several such 128 have each
-// their `number`, below NUMBERS, and barrier FIRST_BARRIER + number.
+// 128 threads split COLUMNS columns of one chunk, and transpose them. There are `left` groups of columns, and `beyond` elements of each lie past
+// the end of K, or count as 0. Several such 128 have each their `number`, below NUMBERS, and barrier FIRST_BARRIER + number.
 template <int NUMBERS, int FIRST_BARRIER, int COLUMNS>
 __device__ __forceinline__ void split_columns(const Columns<COLUMNS>& columns, int N, int K, int column0, uint8_t* units0, uint8_t* units1,
-                                              Group* groups, int left, int thread, int number) {
+                                              Group* groups, int left, int thread, int number, int beyond) {
   constexpr int STRIPS = Columns<COLUMNS>::STRIPS;
   __shared__ uint32_t shared_largest[NUMBERS][4][STRIPS * 32];
   __shared__ uint32_t shared_counts[NUMBERS][4][STRIPS * 32];
@@ -217,7 +220,7 @@ __device__ __forceinline__ void split_columns(const Columns<COLUMNS>& columns, i
     Group* group = groups + s * 4 + lane / 8;
     const bool write = s * 4 + lane / 8 < left;
     const Scaling scaling(scaled_by[s]);
-    scaling.record(group, largest[s], counts, 0, lane, column0 + s * 32 + lane >= N, write, chunks_of(K));
+    scaling.record(group, largest[s], counts, beyond, lane, column0 + s * 32 + lane >= N, write, chunks_of(K));
     const bool lows = counts >> LOWS, some = __any_sync(~0u, lows), all = __all_sync(~0u, lows || largest[s] == 0);
     if (write && lane % 8 == 0) group->common = !alike[s] || (some && !all) ? 0 : some ? scaling.down * GAIN : scaling.down;
   }

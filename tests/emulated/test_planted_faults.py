@@ -11,8 +11,10 @@ from typing import Literal
 import emulator
 import pytest
 from ladder.measuring.gauntlet import problems
-from ladder.model.kernel import Configuration
+from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
+from layouts import source as text_of
+from layouts import with_layouts
 from problems import complaint, few, launch, lower_kernel
 from rungs import ALL
 from test_emulated import ROOT
@@ -68,7 +70,7 @@ FAULTS: dict[Symptom, list[tuple[str, str, str, str]]] = {
         # a column too many read
         ("02_naive_coalesced", "", "col >= N) return", "col > N) return"),
         # a tile's last column not guarded
-        ("06_vectorized_loads", "", "k0 + k < K ? N - col0 - c : 0", "N - col0 - c"),
+        ("06_vectorized_loads", "", "k0 + k < K ? count - first - c : 0", "count - first - c"),
         # an element too many in a row's end
         ("07_double_buffer", "vector.cuh", "left > 3", "left > 2"),
         # alignment not tested
@@ -112,7 +114,7 @@ FAULTS: dict[Symptom, list[tuple[str, str, str, str]]] = {
             "const int m = line / 2",
         ),
         # k invented
-        ("13_snake_order", "snake.cuh", "from_a + down[i], ka < first)", "from_a + down[i], true)"),
+        ("13_snake_order", "snake.cuh", ": ka) < first", ": ka) < BK"),
         # a group's sums forgotten
         ("14_cluster_split_k", "", "part < SLICES * GROUPS", "part < SLICES * GROUPS - 1"),
         # a share too few added
@@ -145,8 +147,50 @@ def test_planted_fault_is_found(
     symptom: Symptom, name: str, header: str, right: str, wrong: str, tmp_path: Path
 ) -> None:
     kernel = ALL[f"cuda/{name}"]
+    assert is_found(symptom, kernel, header, right, wrong, tmp_path)
+
+
+IN_LAYOUTS = [
+    # rows of B as many elements apart as they have
+    ("nt", "result", "05_register_tile", "", "c) * ldb + k0 + k", "c) * K + k0 + k"),
+    # rows of A as many elements apart as they have
+    ("tn", "result", "05_register_tile", "", "k) * lda + row0 + r", "k) * M + row0 + r"),
+    # a transpose left out
+    ("tn", "result", "06_vectorized_loads", "", "move<BM, TRANS_A>", "move<BM, false>"),
+    # M and K exchanged
+    ("tn", "outside", "10_block_tile_128", "", "MN_MAJOR ? K : count", "MN_MAJOR ? count : K"),
+    # steps along rows where K runs down
+    ("tn", "result", "12_async_copies", "", "TRANS_A ? size_t(BK) * lda : BK", "BK"),
+    # K beyond its end
+    ("tt", "result", "12_async_copies", "", "cb + i < N && kb < left", "cb + i < N"),
+    # the short tile's k of the other operand
+    ("tt", "result", "13_snake_order", "snake.cuh", "TRANS_A ? ka + i * ROWS_A : ka", "ka"),
+    # a row of B in shared memory without its padding
+    ("nt", "result", "15_last_wave", "snake.cuh", "at_b + k * WIDTH_B", "at_b + k * BN"),
+]
+"""Layouts, and what is above."""
+
+
+@pytest.mark.parametrize(("layout", "symptom", "name", "header", "right", "wrong"), IN_LAYOUTS)
+def test_planted_fault_is_found_in_its_layout(
+    layout: str, symptom: Symptom, name: str, header: str, right: str, wrong: str, tmp_path: Path
+) -> None:
+    kernel = with_layouts(ALL[f"cuda/{name}"])
+    assert is_found(symptom, kernel, header, right, wrong, tmp_path, layout)
+
+
+def is_found(
+    symptom: Symptom,
+    kernel: Kernel,
+    header: str,
+    right: str,
+    wrong: str,
+    tmp_path: Path,
+    layout: str = "nn",
+) -> bool:
+    """Replace a text, and return whether that is found."""
     configuration = Configuration("float32", tuple(kernel.parameters.items()))
-    source = kernel.source(configuration)
+    source = text_of(kernel, configuration, layout)
     include = tmp_path / "include"
     shutil.copytree(ROOT / "kernels/include", include)
     text = (include / header).read_text() if header else source
@@ -157,16 +201,15 @@ def test_planted_fault_is_found(
     else:
         source = text
     tool: emulator.Tool = "pocl" if symptom == "result" else "oclgrind"
-    programs = lower_kernel(tool, kernel, configuration, source, include, tmp_path)
+    programs = lower_kernel(tool, kernel, configuration, source, include, tmp_path, layout)
 
     def run(given: Sequence[Problem]) -> emulator.Outcome:
-        launches = [launch(problem, kernel, configuration, programs) for problem in given]
+        launches = [launch(problem, kernel, configuration, programs, layout) for problem in given]
         return emulator.run(tool, launches)
 
     if symptom == "result":
         given = problems("float32")
-        assert any(map(complaint, given, run(given).arrays))
-        return
+        return any(map(complaint, given, run(given).arrays))
     parts = [few("float32")[:2], few("float32")[2:]]  # small ones first: Oclgrind is slow
     if symptom == "race":
         # every single one counts: the problem with most tiles along K is enough, or three of them
@@ -177,5 +220,5 @@ def test_planted_fault_is_found(
     for given in parts:
         findings += run(given).findings
         if any(FINDINGS[symptom] in finding for finding in findings):
-            return
+            return True
     pytest.fail(f"not found; instead: {findings}")
