@@ -9,6 +9,7 @@ from pathlib import Path
 import hopper
 import numpy as np
 import pytest
+import yaml
 from ladder.measuring.gauntlet import describe, problems_for
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
@@ -108,157 +109,31 @@ def test_right_in_every_layout(kernel: Kernel, layout: str, tmp_path: Path) -> N
     assert list(wrong(kernel, configuration, include, tmp_path / "build", 1, layout)) == []
 
 
-FAULTS: list[tuple[str, str, dict[str, int], dict[str, str]]] = [
+FAULTS = [
     (
-        "31_half_ring",
-        "include/half_ring.cuh",
-        {},
-        {"wgmma_wait<1>();": "", "turn.parity ^ 1);": "0);"},
-    ),
-    (
-        "33_half_tile_order",
-        "include/half_leave.cuh",
-        {},
-        {
-            "stores_read<SLOTS - 1>();": "stores_read<SLOTS>();",
-            "beta == 0 && (ldc % 8 | N % 8 |": "beta == 0 && (ldc % 8 |",
-        },
-    ),
-    (
-        "35_half_multicast",
-        "include/half_ring.cuh",
-        {},
-        {"CONSUMERS / 32 * sharing.PEERS": "CONSUMERS / 32"},
-    ),
-    ("35_half_multicast", "include/half_operand.cuh", {}, {" + part * ROWS, full": ", full"}),
-    ("35_half_multicast", "include/half_tiles.cuh", {}, {"      ring.finish_filling();\n": ""}),
-    (
-        "36_half_cluster_k",
-        "include/half_slices.cuh",
-        {},
-        {
-            "  barrier_wait(come, 0);": "",
-            "some_sync<CONSUMERS>(1);  // all have read": "// all have read",
-            "  cluster_wait();  // the other": "  // the other",
-            "  cluster_arrive();  ": "  ",
-            "  if (SLICES > 1) leave_cluster();": "",
-        },
-    ),
-    (
-        "40_half_fitted_tile",
-        "cuda/40_half_fitted_tile.cu",
-        {},
-        {
-            "if (++slot == SLOTS) slot = 0;": "slot = piece % 2 ^ 1;",
-            "i < STAGES; ++i, next())": "i < 0; ++i, next())",
-            "AT_BARRIERS, group}": "AT_BARRIERS, warp_index() / 4}",
-            "      some_arrive<CONSUMERS>(4);\n": "",
-        },
-    ),
-    (
-        "41_half_shifted_rows",
-        "cuda/41_half_shifted_rows.cu",
-        {},
-        {"wait<AHEAD>();": "wait<AHEAD + 1>();", "step += TEAMS": "step += TEAMS + 1"},
-    ),
-    (
-        "41_half_shifted_rows",
-        "include/half_shifted.cuh",
-        {},
-        {
-            "      __syncwarp();": "",
-            "there = row + i % HIGH * APART < rows ?": "there = true ?",
-            "all % 16 != 0": "all % 16 == 0",
-            "bytes = still ? 0": "bytes = still ? 8",
-            "min(4, there - at)": "min(4, there)",
-            "APART < rows) *": "APART + 8 < rows) *",
-            "copy_part<WIDTH>(to, from, bytes)": "copy_part<WIDTH>(to, from, WIDTH)",
-        },
-    ),
-    ("38_half_any_rows", "cuda/38_half_any_rows.cu", {}, {"(K + 63) / 64 * 8": "(K + 7) / 8"}),
-    (
-        "42_half_one_wave",
-        "include/half_leave.cuh",
-        {},
-        {
-            "high = M - row - i * 16": "high = M - row",
-            "some_sync<128>(1 + warp_index() / 4);\n  const": "__syncwarp();\n  const",
-            "(ldc % 8 | N % 8 |": "(ldc % 8 |",
-        },
-    ),
-    (
-        "42_half_one_wave",
-        "include/half_store.cuh",
-        {},
-        {"threadIdx.x % 4 * 2 + i % 2, x": "threadIdx.x % 4 * 2, x"},
-    ),
-    (
-        "43_half_staggered_ends",
-        "cuda/43_half_staggered_ends.cu",
-        {},
-        {
-            "some_sync<256>(4 + group)": "some_sync<256>(5 + group)",
-            "int s = together; s < steps": "int s = together + 1; s < steps",
-        },
-    ),
-    (
-        "36_half_cluster_k",
-        "include/half_share.cuh",
-        {"SLICES": 2, "CM": 2},
-        {"first + peer": "peer", "1 << (first + i + CM * cn)": "1 << (i + CM * cn)"},
-    ),
-    (
-        "36_half_cluster_k",
-        "include/half_slices.cuh",
-        {"BN": 64, "SLICES": 3},
-        {"if (p >= mine) break;": "", "(SLICES - 1) * mine": "(SLICES - 1) * PART"},
-    ),
-    (
-        "42_half_one_wave",
-        "include/half_slices.cuh",
-        {"BM": 64, "CM": 4},
-        {"      ring.finish_filling();\n": ""},
-    ),
-    (
-        "42_half_one_wave",
-        "include/half_slices.cuh",
-        {"SLICES": 2},
-        {"row + first + p * 8": "row + p * 8"},
-    ),
-    (
-        "40_half_fitted_tile",
-        "cuda/40_half_fitted_tile.cu",
-        {"CM": 2, "CN": 2},
-        {"CONSUMERS / 32 * (CM + CN - 1)": "CONSUMERS / 32 * 2"},
-    ),
-    (
-        "41_half_shifted_rows",
-        "include/half_shifted.cuh",
-        {"BN": 64, "STAGES": 5, "SLICES": 2},
-        {"AHEAD = (STAGES - 2) / TEAMS;": "AHEAD = (STAGES - 1) / TEAMS;"},
-    ),
-    (
-        "41_half_shifted_rows",
-        "cuda/41_half_shifted_rows.cu",
-        {"SLICES": 1, "PARTS": 64},
-        {"part_at(blockIdx.z)": "part_at(0)", "j += gridDim.z": "j += gridDim.z + 1"},
-    ),
+        given["kernel"],
+        given["file"],
+        {right: wrong},
+        given.get("parameters", {}),
+        given.get("layout", "nn"),
+    )
+    for given in yaml.safe_load((Path(__file__).parent / "hopper_faults.yaml").read_text())
+    for right, wrong in given["texts"].items()
 ]
-"""A rung, the file of its kernel or header, the parameters in which faults are seen, and the texts
-that are replaced there, one at a time.
-"""
 ARRIVAL = "  cluster_arrive();  "
 LOOP = "    for (int step = 0; step < steps; ++step) ring.multiply_step"
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "parameters", "fault"),
-    [(*given, {right: faults[right]}) for *given, faults in FAULTS for right in faults],
-)
+@pytest.mark.parametrize(("name", "file", "fault", "parameters", "layout"), FAULTS)
 def test_a_planted_fault_is_found(
-    name: str, file: str, parameters: dict[str, int], fault: dict[str, str], tmp_path: Path
+    name: str,
+    file: str,
+    fault: dict[str, str],
+    parameters: dict[str, int],
+    layout: str,
+    tmp_path: Path,
 ) -> None:
-    assert is_found(name, file, fault, tmp_path, parameters)
+    assert is_found(name, file, fault, tmp_path, parameters, layout)
 
 
 def test_an_arrival_at_the_barrier_of_the_cluster_before_the_ring_is_read_is_found(
@@ -266,82 +141,6 @@ def test_an_arrival_at_the_barrier_of_the_cluster_before_the_ring_is_read_is_fou
 ) -> None:
     faults = {ARRIVAL: "", LOOP: ARRIVAL + LOOP}
     assert is_found("36_half_cluster_k", "include/half_slices.cuh", faults, tmp_path, {})
-
-
-IN_LAYOUTS: list[tuple[str, str, str, dict[str, int], dict[str, str]]] = [
-    (
-        "tn",
-        "34_half_late_stores",
-        "include/half_operand.cuh",
-        {"BN": 128, "STAGES": 6},
-        {
-            "(MN_MAJOR ? STRIP >> 4 : 1)": "(1)",
-            "(MN_MAJOR ? 16 * 128 : 16 * 2)": "(16 * 2)",
-            "x = MN_MAJOR ? first + i * 64 : k": "x = MN_MAJOR ? first : k",
-            "A::MN_MAJOR, B::MN_MAJOR": "A::MN_MAJOR, A::MN_MAJOR != TRANS_A",
-        },
-    ),
-    (
-        "nt",
-        "35_half_multicast",
-        "include/half_operand.cuh",
-        {"BN": 128, "STAGES": 6},
-        {"(MN_MAJOR ? DEPTH : SIZE) / PARTS": "DEPTH / PARTS"},
-    ),
-    (
-        "tt",
-        "36_half_cluster_k",
-        "include/half_ring.cuh",
-        {},
-        {
-            "Operand<BM, TRANS_A>": "Operand<BM, false>",
-            "Operand<BN, !TRANS_B>": "Operand<BN, true>",
-        },
-    ),
-    (
-        "tn",
-        "42_half_one_wave",
-        "include/half_operand.cuh",
-        {},
-        {"MN_MAJOR ? STRIPS * STRIP : SIZE * 128": "SIZE * 128"},
-    ),
-    (
-        "tt",
-        "38_half_any_rows",
-        "cuda/38_half_any_rows.cu",
-        {"BN": 128, "STAGES": 6},
-        {"width_a = TRANS_A ? M : K": "width_a = K", "(TRANS_B ? N : K) * wide_b": "K * wide_b"},
-    ),
-    (
-        "tt",
-        "41_half_shifted_rows",
-        "cuda/41_half_shifted_rows.cu",
-        {},
-        {
-            "TRANS_A ? size_t(TEAMS * shares) * DEPTH * lda :": "",
-            "TRANS_B ? N - column : left": "left",
-            "TRANS_A ? left : M - row": "M - row",
-            "TRANS_B ? N - column : DEPTH": "DEPTH",
-            "TRANS_B ? B + size_t(N - 1) * ldb + K :": "TRANS_B ? B + size_t(N - 2) * ldb + K :",
-        },
-    ),
-]
-"""A layout before them."""
-
-
-@pytest.mark.parametrize(
-    ("layout", "name", "file", "parameters", "fault"),
-    [(*given, {right: faults[right]}) for *given, faults in IN_LAYOUTS for right in faults],
-)
-def test_a_planted_fault_is_found_in_its_layout(
-    layout: str,
-    name: str,
-    file: str,
-    parameters: dict[str, int],
-    fault: dict[str, str],
-    tmp_path: Path,
-) -> None:
-    assert is_found(name, file, fault, tmp_path, parameters, layout)
 
 
 def is_found(
