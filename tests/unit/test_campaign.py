@@ -411,7 +411,7 @@ def test_an_unknown_campaign_and_two_of_one_name_are_refused(folder):
     ("given", "message"),
     [
         ({"campaign": "other", "problms": {}}, "unknown key 'problms'; did you mean `problems`?"),
-        ({"campain": "m", "problems": {}}, "unknown key 'campain'; did you mean `campaign`?"),
+        ({"campaigned": "m", "problems": {}}, "unknown key 'campaigned'; did you mean `campaign`?"),
         ({"campaign": "othr"}, "campaign=othr: no such campaign in "),
         ({"campaign": "other", "seed": -1}, "seed: got -1; expected a whole number from 0 to"),
     ],

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from host import buffers, drawn
+from ladder.core.places import HOME
 from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
 from ladder.devices.operands import TF32_DIGITS, draws, exact_mask, exactly, inside, places, values
 from ladder.model.problem import Problem
-from planted import ROOT
 from unseen import fewer_bits
 
 
@@ -67,7 +67,7 @@ def test_exact_is_planned_within_its_budget_for_every_type(k, element_type):
 def test_the_pages_say_how_many_bits_exact_has():
     full = draws(Problem(9, 7, 300, distribution="exact"))[0].full
     for page in ("README.md", "docs/method.md", "docs/frauds.md", "docs/languages.md"):
-        text = (ROOT / page).read_text()
+        text = (HOME / page).read_text()
         assert set(re.findall(r"integers of up to (\d+) bits", text)) == {str(full)}, page
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from ladder.core import yaml_schema
+from ladder.core import store, yaml_schema
 from ladder.core.errors import InputError
 from ladder.core.expressions import evaluate
 from ladder.model import campaign_file, kernel_file
@@ -189,6 +189,15 @@ def read_expression(text: str, made: bool) -> None:
     if made:
         functions = {"min": min, "max": max, "ceil_div": lambda a, b: -(-a // b), "BOOL": bool}
         assert value == eval(text, {"__builtins__": {}, **functions, **NAMES})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_kept():
+    """What is read is neither kept in the store nor taken from it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "take", lambda key: None)
+        patch.setattr(store, "keep", lambda key, data: None)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -464,7 +464,9 @@ def test_a_sustained_sample_with_gaps_is_repeated_and_says_so_if_it_has_them_aga
 def test_sustained_launches_use_copies_of_the_operands_in_turn(rotates):
     device, asked = Bench(a=10.0, reference=10.0), []
     device.rotates, make = rotates, device.sample
-    device.sample = lambda *given: asked.append(given[2]) or make(*given)
+    device.sample = lambda launch, times, cold, **more: (
+        asked.append(cold) or make(launch, times, cold, **more)
+    )
     run(device, timing.Sustained, "sustained")
     assert set(asked) == {rotates}
     asked.clear()

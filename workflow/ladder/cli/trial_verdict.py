@@ -108,7 +108,7 @@ def _gauntlet(entry: Entry) -> Gauntlet | None:
     if not found.gauntlet_problems:
         return None
     return Gauntlet(
-        len(gauntlet.problems(entry.configuration.element_type)),
+        len(gauntlet.of_kernel(entry.kernel, entry.configuration.element_type)),
         found.gauntlet_problems,
         found.gauntlet_changed,
         found.nan_at_alpha_0,
