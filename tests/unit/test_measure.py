@@ -190,7 +190,8 @@ def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(job
 def test_a_wrong_baseline_is_told_with_what_was_loaded_into_its_process(jobs, monkeypatch):
     remark = preload(jobs, monkeypatch)
     monkeypatch.setattr(
-        "ladder.measuring.timing.fault", lambda audit, problem, tf32: "off" if tf32 else ""
+        "ladder.measuring.timing.fault",
+        lambda audit, problem, tf32, normwise: "off" if tf32 else "",
     )
     run = jobs.open("baselines.float32", **ONE)
     told = ("incorrect", f"while timed: sample 1: off; {remark}")
@@ -449,7 +450,7 @@ def test_a_search_that_finds_nothing_or_fails_is_recorded_of_its_candidate_alone
     results = outcomes(run)
     none = "no algorithm can be searched for on this device"
     assert last(run) == [
-        (SEARCH, "launch_error", "the context is lost"),
+        (SEARCH, "not_supported", "the search ended: the context is lost"),
         (SEARCH, "not_supported", none),
     ]
     assert results.count(RIGHT) == len(results) - 2

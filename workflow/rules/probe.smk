@@ -6,7 +6,7 @@ rule support:
         "results/{dataset}/logs/support-{arch}.log",
     priority: 2
     # the other cores compile kernels meanwhile
-    threads: max(1, min(4, (workflow.cores or 1) // 4))
+    threads: max(1, min(4, (workflow.resource_settings.cores or 1) // 4))
     resources:
         **CAMPAIGNS.requests(gpu=False, mem_mb=2000, runtime=10),
     params:

@@ -300,9 +300,10 @@ class Tries:
                 "more seconds"
             )
         else:
+            reasons = {outcome.reason for result in results for outcome in result.outcomes}
             raise InputError(
                 f"{self.verdict.file}: no configuration of it runs on {self.device.name}, on this "
-                "problem"
+                f"problem: {'; '.join(sorted(reasons))}"
             )
 
     def _plan(self, kernel: Kernel) -> Campaign:

@@ -25,9 +25,10 @@ def take(key: str) -> bytes | None:
     """
     try:
         path = _path(key)
-        if path.stat().st_uid != os.getuid():
-            return None
-        checksum, data = path.read_bytes().split(b"\n", 1)
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_uid != os.getuid():
+                return None
+            checksum, data = file.read().split(b"\n", 1)
     except (OSError, ValueError, RuntimeError):
         return None
     with contextlib.suppress(OSError):

@@ -102,8 +102,10 @@ def load(text: str, source: str) -> Any:
         # what libyaml calls the text; `source` names it
         message = str(error).replace('in "<unicode string>", ', "")
         raise InputError(f"{source}: not valid YAML: {message}") from None
-    with suppress(TypeError):  # bytes and sets are no JSON
-        store.keep(key, json.dumps(data).encode())
+    with suppress(TypeError, ValueError):  # bytes and sets are no JSON, nor are endless numbers
+        kept = json.dumps(data).encode()
+        store.keep(key, kept)
+        data = json.loads(kept)  # as the next read gets it
     return data
 
 

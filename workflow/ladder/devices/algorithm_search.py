@@ -21,8 +21,10 @@ TIMED = 300
 """The most algorithms that are timed: more than the configurations of all rungs on a problem."""
 TRIED = 20_000
 """The most that are tried. Most of them the library does not run on the problem."""
-SECONDS = 10.0
-"""The longest time of the search, without the first proposals and the rounds."""
+SECONDS, MOST = 10.0, 3
+"""The longest time of the search, without the first proposals and the rounds; and after how many
+times that no other round begins.
+"""
 PROPOSED = 0.5
 """The share of the budget after which no proposal is tried."""
 FIRST = 8
@@ -68,7 +70,9 @@ def fastest(
         left = bool(near) and attempt(random.sample(near, min(STEP, len(near))))
     last = sorted(took, key=took.__getitem__)[:LAST]
     times: dict[Algorithm, list[float]] = {algorithm: [] for algorithm in last}
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
+        if turn and clock.now() - start > MOST * SECONDS:
+            break
         random.shuffle(last)
         for algorithm in last:
             times[algorithm].append(us(algorithm) or math.inf)

@@ -178,7 +178,9 @@ class Sweep(Run):
                 found = {"found": self.session.search(entry.problem), "status": "not_supported"}
                 found["reason"] = "no algorithm can be searched for on this device"
             except Failure as failure:
-                found = {"found": "", **failure.outcome}
+                # no kernel failed
+                found = {"found": "", "status": "not_supported"}
+                found["reason"] = f"the search ended: {failure.reason}"
             journal.append({"key": key, "kernel": entry.candidate.name, **found})
         record = journal[key]
         if not record["found"]:

@@ -355,7 +355,8 @@ class Rounds:
 
     def _fault(self, member: _Member, timed: Timed) -> str:
         """Return what the audit found. Raises `Refused` if that is a fault of the reference's."""
-        why = fault(timed.audit, self.device.given, member.launch.tf32)
+        launch = member.launch
+        why = fault(timed.audit, self.device.given, launch.tf32, launch.normwise)
         if why and member is self.reference:
             raise Refused("incorrect", f"the reference beside it became wrong: {why}", fatal=True)
         return why
@@ -403,8 +404,9 @@ class Sustained(Rounds):
     random order.
 
     A sample is repeated until clock and power have settled, and only what follows counts: its time,
-    its clock and its power. Its launches use copies of the operands in turn, so that none is in the
-    caches when it is used again, if the device rotates copies. A sample with gaps is measured again.
+    its clock and its power. Its launches use copies of the operands in turn if the device rotates
+    copies: as many as a sample has launches, of at most twice the L2. A sample with gaps is measured
+    again.
     """
 
     def _begin(self, request: Time) -> None:

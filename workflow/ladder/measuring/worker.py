@@ -212,22 +212,23 @@ class Worker:
         launched, sums_16_bit, nan_at_alpha_0 = [], False, False
         for problem in asked:
             yield protocol.Trying(gauntlet.describe(problem))
+            found: list[Verdict] = []
             try:
                 self._use(problem)
                 launch = self._launch(candidate, files)
+                while len(found) < LAUNCHES and (not found or found[-1].status == "correct"):
+                    found.append(self._judge(launch, problem))
             except Refused as refusal:
                 if refusal.fatal or refusal.status != "not_supported":
                     raise
                 continue
             launched.append(problem)
-            for _ in range(LAUNCHES):
-                judged = self._judge(launch, problem)
+            for judged in found:
                 nan_at_alpha_0 |= judged.nan_at_alpha_0
                 sums_16_bit |= judged.sums_16_bit
                 if judged.status != "correct":
                     why = f"on {gauntlet.describe(problem)}: {judged.reason}"
                     verdict = Verdict(judged.status, why)
-                    break
             if verdict.status == "correct" and problem.distribution == AT_ONCE.distribution:
                 errors = self.device.check_at_once(launch)
                 judged = _verdict(errors, problem, launch) if errors else judged
