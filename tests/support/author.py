@@ -24,8 +24,8 @@ FILE = "kernels/cpu/mine.c"
 LOOP = "    for (int k = 0; k < K && alpha != 0; ++k) {\n"
 BY_FOURS = """    int k = alpha == 0 ? K : 0;
     for (; k + 4 <= K; k += 4) {  // C is read and written a quarter as often
-      const T *a = &A[(size_t)i * lda + k], *b = &B[(size_t)k * ldb];
-      for (int j = 0; j < N; ++j) c[j] += alpha * (a[0] * b[j] + a[1] * b[ldb + j] + a[2] * b[2 * ldb + j] + a[3] * b[3 * ldb + j]);
+      const T *a = &A[(size_t)i * lda + k], *b0 = &B[(size_t)k * ldb], *b1 = b0 + ldb, *b2 = b1 + ldb, *b3 = b2 + ldb;
+      for (int j = 0; j < N; ++j) c[j] += alpha * (a[0] * b0[j] + a[1] * b1[j] + a[2] * b2[j] + a[3] * b3[j]);
     }
     for (; k < K; ++k) {
 """

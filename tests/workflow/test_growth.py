@@ -41,9 +41,10 @@ def counted(campaign, *arguments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("axis", AXES)
-def test_a_plan_takes_no_more_for_each_job_of_a_larger_campaign(tmp_path, axis):
+def test_a_plan_takes_no_more_for_each_job_of_a_larger_campaign(tmp_path, axis, monkeypatch):
     lines, read, jobs = [], [], []
     for times in (1, 2, 10):
+        monkeypatch.setenv("LADDER_STORE", str(tmp_path / f"store {times}"))  # nothing was read yet
         campaign = growth.Made(tmp_path / str(times), AXES[axis](times))
         planning, printed = counted(campaign, "--dry-run", "--quiet", "rules")
         jobs.append(int(re.search(r"^total +(\d+)$", printed, re.MULTILINE)[1]))

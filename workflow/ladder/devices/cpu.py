@@ -320,6 +320,7 @@ class Cpu(Device):
             both.wait()
             for call in compared:
                 call()
+                self._undo()
             done[mine] = True
             while not done[1 - mine]:  # whoever is late is not alone
                 spare()
