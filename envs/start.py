@@ -83,8 +83,8 @@ def _is_writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
-# while Python imports, hardly anything is garbage, and to look for it takes an eighth of a start of
-# Snakemake; a worker measures with the pauses that it always had (`measuring.supervisor.MARK`)
+# while Python imports, hardly anything is garbage, and to look for it makes Snakemake start later; a
+# worker measures with the pauses that it always had (`measuring.supervisor.MARK`)
 if "GEMM_LADDER_CHILD" not in os.environ:
     gc.set_threshold(50_000)
 _check_memory()

@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from host import host
@@ -70,6 +71,15 @@ def test_a_right_kernel_passes_all_of_it(run, element_type):
     assert (verdict.status, verdict.reason, verdict.tensor_cores) == ("correct", "", False)
     assert tried == ASKED[element_type]
     assert len(set(tried)) == len(gauntlet.PROBLEMS + gauntlet.ROUNDED) + len(FURTHER)
+
+
+def test_a_problem_without_addresses_for_it_is_left_out(run, monkeypatch):
+    """As a limit on the addresses of a process has it."""
+    refused = OSError(12, "Cannot allocate memory")
+    monkeypatch.setattr("ladder.devices.cpu.mmap.mmap", Mock(side_effect=refused))
+    verdict, tried = run(C_RIGHT)
+    assert (verdict.status, verdict.reason) == ("correct", "")
+    assert verdict.gauntlet_problems == len(tried) - len(gauntlet.FAR)
 
 
 def test_a_baseline_is_asked_what_kernels_are(worker):

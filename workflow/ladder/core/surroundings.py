@@ -94,8 +94,8 @@ def _of_vendor(kind: str) -> list[Path]:
 
 
 def sha256(kind: str) -> dict[str, str]:
-    """Return the SHA-256 of the vendor's libraries that this process has loaded, by file name. A
-    gigabyte takes a second or two.
+    """Return the SHA-256 of the vendor's libraries that this process has loaded, by file name. Files
+    of a gigabyte take a while.
     """
     digests = {}
     for path in _of_vendor(kind):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ladder.devices.cuda import Cuda  # cannot be imported without a driver
 
 # Without what nvmath-python's packages import, which is all of NVIDIA's mathematical libraries: they
-# would make each worker start 0.7 s later.
+# would make each worker start later.
 for package in ("nvmath", "nvmath.bindings"):
     if (spec := find_spec(package)) and package not in sys.modules:
         sys.modules[package] = module_from_spec(spec)
