@@ -145,7 +145,7 @@ class Rounds:
 
     A round draws new operands, then times the reference and every launch that is not done once, in
     random order, and audits each. In one round, chosen at random, every element is compared;
-    samples of several launches end after a random one there, and give no times. Launches shorter
+    samples of several launches have another number of them there, and give no times. Launches shorter
     than `limits.sample_us` are repeated within a sample; in state `cold` only if the device rotates
     copies of the operands for that. Each cold sample begins after a flush of the caches. With
     `limits.race` a launch leaves early if it is clearly slower than the best of these, or than one
@@ -253,9 +253,9 @@ class Rounds:
     def _begin(self, request: Time) -> None:
         """Choose what the warm-up repeats, and the round that is compared.
 
-        First comes what still has to load: code, or the graph of several launches. The round that
-        is compared ends after any launch of a sample: one that leaves its work to the last does not
-        know which that is. It is the first round if a launch gets one sample.
+        First comes what still has to load: code, or the graph of several launches. In the round that
+        is compared, samples have a random number of launches: one that leaves its work to the last
+        does not know which that is. It is the first round if a launch gets one sample.
         """
         self.short = [
             member for member in self.everyone if member.us < self.device.warm_seconds * 1e6
@@ -269,7 +269,9 @@ class Rounds:
         self.warm_us = sum(member.us for member in self.short) if single else math.inf
         for member in self.everyone:
             if member.sample.times > 1:
-                times = int(self.random.integers(1, member.sample.times))
+                usual = member.sample.times
+                # two at least: the last one's fresh rows show what was kept from the one before
+                times = 3 if usual == 2 else int(self.random.integers(2, usual))
                 member.short = self.device.sample(member.launch, times, self.cold, fresh=True)
         slow = any(self._is_slow(member) for member in self.everyone)
         self.compared = 0 if slow else int(self.random.integers(fewest(self.limits)))
