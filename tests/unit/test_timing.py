@@ -47,9 +47,11 @@ class Bench(simulated.Gpu):
         self.operands(Problem(8, 8, 8, seed=5))
         self.launches = {name: self._launch("right()", {}) for name in times}
         self.times, self.audits, self.cpu_ns, self.rounds = times, {}, {}, []
+        self.made = []
 
     def sample(self, launch, times, cold=False, fresh=False):
         sample = super().sample(launch, times, cold, fresh)
+        self.made.append(times)
         sample.ready = launch.ready
         (sample.name,) = (name for name, own in self.launches.items() if own is launch)
         return sample
@@ -359,6 +361,16 @@ def test_samples_of_the_round_that_is_compared_have_another_number_of_launches(u
         lengths.add(device.rounds[turn].samples["right"])
         assert series["late"].fault
     assert lengths == others
+
+
+@pytest.mark.parametrize("usual", [2, 3, 5])
+def test_the_sample_with_the_most_launches_is_made_first(usual):
+    """It makes room for all: later room would be elsewhere, and the samples before it would write
+    to what is freed.
+    """
+    device = Bench(right=100.0, reference=100.0)
+    run(device, sample_us=100.0 * usual)
+    assert next(times for times in device.made if times > 1) == max(device.made)
 
 
 @pytest.mark.parametrize(
