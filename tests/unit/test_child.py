@@ -263,7 +263,7 @@ CUDA_FORCE_PTX_JIT=1 CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=1 MAL
 GLIBC_TUNABLES=glibc.malloc.check=3 LD_AUDIT= LD_BIND_NOW=1 PYTHONOPTIMIZE=2
 PYTHONPATH=/nowhere LC_ALL=C
 """
-"""Variables of each kind in the table of docs/method.md, LD_PRELOAD apart."""
+"""Variables of each kind that docs/method.md lists, LD_PRELOAD apart."""
 FLUSHES = """#include <xmmintrin.h>
 __attribute__((constructor)) static void set(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }
 """
