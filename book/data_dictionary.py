@@ -1,17 +1,16 @@
 """Make docs/data.md, the data dictionary, from `workflow/schemas/data.yaml`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ladder.storage import columns
 
 HEAD = """# Data dictionary
 
-For those who read the data with programs of their own: every column of every table and Parquet file.
+Every column of every table and Parquet file, for programs of your own. [`data.yaml`](../workflow/schemas/data.yaml)
+has the types, too, and is the source of this page: `python -m book` writes it.
 
-## An example
-
-`snakemake published` writes the tables of the published data to `results/redrawn/<device>/<campaign>/`, as CSV. Your own runs write
-them to `results/<campaign>/<device>/`. All tables come from samples: Parquet files in `results/published/<device>/<campaign>/<run>/`.
+`snakemake published` writes the tables of the published data to `results/redrawn/<device>/<campaign>/`, as CSV; your own runs to
+`results/<campaign>/<device>/`. A field is empty if it has no value. Numbers have six significant digits.
 
 These lines print the throughput of every rung at 4096 in percent of cuBLAS, with the 95 %<!-- from: definition --> interval:
 
@@ -24,40 +23,37 @@ best = best.set_index("kernel")[["ratio", "ratio_low", "ratio_high"]].sort_index
 print((100 * best).round(1).to_string())
 ```
 
-## The files
-
-This page is made from [`workflow/schemas/data.yaml`](../workflow/schemas/data.yaml) by
-`python -m book`. The Parquet files have the same types. What a column means stands here only:
-in each of their many small files it would take more room than the samples.
-A field is empty if it has no value. CSV files have a header, commas, UTF-8 and six significant digits.
 """
 
 
-def _section(
-    title: str, text: str, described: Iterable[columns.Column], what: str
-) -> Iterator[str]:
-    yield f"## {title}\n\n{text}\n\n| {what} | type | unit | meaning |\n|---|---|---|---|"
+def _listed(described: Iterable[columns.Column]) -> str:
+    rows = ["column | meaning", "---|---"]
     for column in described:
-        yield (
-            f"| `{column.name}` | `{column.type}` | {column.unit} | "
-            f"{column.meaning.replace('|', chr(92) + '|')} |"
-        )
-    yield ""
-
-
-def _sections() -> Iterator[str]:
-    yield HEAD
-    for table in columns.tables().values():
-        yield from _section(
-            table.name, f"`{table.files}`. A row is {table.row}.", table.columns, "column"
-        )
-    text = (
-        "`environment.json` describes device, software and commit. Keys within keys are joined "
-        "with dots."
-    )
-    yield from _section("environment", text, columns.environment(), "key")
+        meaning = column.meaning.replace("|", "\\|") + (f" ({column.unit})" if column.unit else "")
+        rows.append(f"`{column.name}` | {meaning}")
+    return "\n".join(rows)
 
 
 def page() -> str:
-    """Return the text of docs/data.md."""
-    return "\n".join(_sections())
+    """Return the text of docs/data.md: the columns that several tables have with one meaning, by
+    these tables, and then each table with its others.
+    """
+    tables, homes = columns.tables(), dict[columns.Column, list[str]]()
+    for table in tables.values():
+        for column in table.columns:
+            homes.setdefault(column, []).append(table.name)
+    groups: dict[str, list[columns.Column]] = {}
+    for column, names in homes.items():
+        groups.setdefault(", ".join(names), []).append(column)
+    parts = ["## Columns of several tables"]
+    parts += [
+        f"In {names}:\n\n{_listed(of)}" for names, of in groups.items() if names not in tables
+    ]
+    for name, table in tables.items():
+        parts.append(f"## {name}\n\n`{table.files}`. A row is {table.row}.")
+        parts += [_listed(groups[name])] if name in groups else []
+    text = (
+        "`environment.json` describes device, software and commit. A dot joins a key to its group."
+    )
+    parts.append(f"## environment\n\n{text}\n\n{_listed(columns.environment())}")
+    return HEAD + "\n\n".join(parts) + "\n"
