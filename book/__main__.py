@@ -1,6 +1,7 @@
 """Fill the marked places of README.md and docs/ from the published data, in place.
 
-.venv/bin/python -m book             all pages, docs/data.md, docs/ladder/results.csv, two pictures, and
+.venv/bin/python -m book             all pages, docs/data.md, docs/ladder/results.csv,
+                                     docs/datasets.csv, docs/gpus.csv, two pictures, and
                                      results/published/claims.json
 .venv/bin/python -m book PAGE...     only these pages
 """
@@ -16,7 +17,7 @@ from ladder.core.places import HOME
 from ladder.figures import main_loops, precisions
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED
 
-from book import data_dictionary, loops, pages, rungs
+from book import data_dictionary, loops, pages, rungs, runs
 from book.data import Story
 
 
@@ -42,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     if not asked:
         write_whole(HOME / "docs" / "data.md", data_dictionary.page().encode())
-        write_whole(rungs.TABLE, rungs.table(story).encode())
+        for path, text in ({rungs.TABLE: rungs.table(story)} | runs.files(story)).items():
+            write_whole(path, text.encode())
         judge.write(judge.claimed(story.entries), HOME / PUBLISHED / JUDGED)
         drawn = main_loops.write(loops.of_main_line(story)), precisions.write(story.precisions())
         print(*drawn, sep="\n", flush=True)

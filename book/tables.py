@@ -26,7 +26,7 @@ from book.markdown import (
     whence,
 )
 from book.past import ACCURATE
-from book.runs import datasets, limits, machines, withdrawn
+from book.runs import correlations, limits
 
 NEGLIGIBLE = 4.0
 """An error counts as no larger than the reference's up to `ACCURATE` times that, or up to this many
@@ -272,9 +272,7 @@ TABLES: dict[str, Callable[..., str]] = {
         errors,
         compilers,
         limits,
-        machines,
-        datasets,
-        withdrawn,
+        correlations,
         tried,
         power_limit,
         unseen,

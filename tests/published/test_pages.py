@@ -11,7 +11,7 @@ from ladder.core.places import HOME
 from ladder.figures import main_loops, precisions
 from ladder.storage.published_index import HEADLINE, featured
 
-from book import count_loops, data_dictionary, loops, pages, rungs
+from book import count_loops, data_dictionary, loops, pages, rungs, runs
 
 
 def test_the_claims_are_what_the_data_say(of_published):
@@ -36,10 +36,9 @@ def test_a_page_is_filled_from_the_data(document, request):
     assert filled == text, f"{document.name} is stale: .venv/bin/python -m book"
 
 
-def test_the_table_of_all_rungs_is_current(story):
-    assert rungs.table(story) == rungs.TABLE.read_text(), (
-        "docs/ladder/results.csv is stale: .venv/bin/python -m book"
-    )
+def test_the_linked_tables_are_current(story):
+    for path, text in ({rungs.TABLE: rungs.table(story)} | runs.files(story)).items():
+        assert text == path.read_text(), f"{path.name} is stale: .venv/bin/python -m book"
 
 
 def test_the_main_loops_are_those_that_the_compiler_makes(story):
