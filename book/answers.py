@@ -49,8 +49,8 @@ class Answer:
     long: str
     measured: Any
     device: str
-    made: str
-    """When and by which script of which commit the answer was measured, as text."""
+    date: str
+    """When the answer was measured; its file names script and commit."""
     outdated: str
     """Why the answer no longer holds: what somebody has added to its file; "" if it holds."""
     kernels: Mapping[str, str]
@@ -76,8 +76,8 @@ def read(path: Path) -> Answer:
     words = {name: data[name] for name in ("question", "short", "long")}
     more = {"outdated": data.get("outdated", ""), "kernels": data.get("kernels", {})}
     if "provenance" not in data:
-        made = f"from the published data, by `{data['command']}`"
-        return Answer(path, **words, **more, measured=None, device=data["device"], made=made)
+        words |= {"device": data["device"], "date": "from the published data"}
+        return Answer(path, **words, **more, measured=None)
     provenance = data["provenance"]
     commit = provenance["project"]["commit"]
     if not commit or provenance["project"]["dirty"]:
@@ -85,9 +85,8 @@ def read(path: Path) -> Answer:
             f"{path}: measured from a checkout with changes or without a commit; expected a clean "
             "one"
         )
-    made = f"{provenance['time'][:10]}, by `{provenance['command']}` of commit `{commit[:10]}`"
-    device = provenance["device"]
-    return Answer(path, **words, **more, measured=data["measured"], device=device, made=made)
+    words |= {"device": provenance["device"], "date": provenance["time"][:10]}
+    return Answer(path, **words, **more, measured=data["measured"])
 
 
 def of(root: Path, name: str) -> list[Answer]:

@@ -1,8 +1,9 @@
 """Make the tables of pages about studies and claims."""
 
 import math
+import re
 from collections import Counter
-from pathlib import Path
+from functools import partial
 from statistics import median
 
 from ladder.claims import definitions, report
@@ -16,8 +17,8 @@ from book.answers import TOPICS, Answer
 from book.data import Story, Unmeasured
 from book.markdown import kernel_text, markdown_table, problem_text
 
-DETAILS = Path("docs/evidence.md")
-"""The page that has `details`."""
+ABOVE = "../"
+"""From the page with `answers` to the root."""
 
 
 def tried(story: Story, kernel: str) -> str:
@@ -111,21 +112,24 @@ def gates(story: Story) -> str:
 
 
 def answers(story: Story) -> str:
-    """Return a table of the studies by topic: each question, the short answer on each device, and a
-    link to its section in `details`.
+    """Return the studies by topic: each question, and the short answer on each device with its date,
+    whether it still holds, and a link to its file.
     """
-    rows = []
+    parts = []
     for topic, names in TOPICS.items():
-        rows.append([f"**{topic}**", "", "", ""])
+        parts.append(f"\n## {topic}\n")
         for name in names:
             if committed := study_answers.of(story.root, name):
-                devices = "<br>".join(f"`{answer.device}`" for answer in committed)
-                short = "<br>".join(
-                    f"{answer.short}{stale(story, answer, ' (', ')')}" for answer in committed
-                )
-                rows.append([committed[0].question, short, devices, f"[`{name}`](#{name})"])
-    columns = ["question", "short answer", "measured on", "details"]
-    return markdown_table(columns, rows, words=range(4))
+                said = "; ".join(map(partial(_short, story), committed))
+                parts.append(f'- <a id="{name}"></a>**{committed[0].question}** {said}')
+    return "\n".join(parts).strip()
+
+
+def _short(story: Story, answer: Answer) -> str:
+    path = f"{ABOVE}{answer.path.relative_to(story.root)}"
+    when = f"{answer.date}{stale(story, answer, '; ')}"
+    text = re.sub(r"(\d)%", r"\1 %", answer.short)
+    return f"{text} ([`{answer.device}`]({path}), {when})"
 
 
 def stale(story: Story, answer: Answer, before: str, after: str = "") -> str:
@@ -144,27 +148,6 @@ def stale(story: Story, answer: Answer, before: str, after: str = "") -> str:
         )
         reasons.append(f"{which} changed since")
     return f"{before}{'; '.join(reasons)}{after}" if reasons else ""
-
-
-def details(story: Story) -> str:
-    """Return a section for each study: what it found on each device, when and how, and the files
-    with the measurements.
-    """
-    parts, above = [], "../" * len(DETAILS.parent.parts)
-    for name in sorted(name for names in TOPICS.values() for name in names):
-        committed = study_answers.of(story.root, name)
-        if not committed:
-            continue
-        sentences = "\n".join(
-            f"- {answer.long} (`{answer.device}`, {answer.made}{stale(story, answer, '; ')})"
-            for answer in committed
-        )
-        files = ", ".join(
-            f"[`{answer.path.name}`]({above}{answer.path.relative_to(story.root)})"
-            for answer in committed
-        )
-        parts.append(f"### `{name}`\n\n{committed[0].question}\n\n{sentences}\n\nData: {files}.")
-    return "\n\n".join(parts)
 
 
 def claimed(story: Story) -> str:

@@ -13,7 +13,7 @@ from ladder.model.kernel import COMPILERS
 
 from book import loops
 from book.data import Story, Unmeasured
-from book.evidence import answers, claimed, details, gates, power_limit, tried
+from book.evidence import answers, claimed, gates, power_limit, tried
 from book.half import unseen
 from book.markdown import (
     interval_notes,
@@ -278,7 +278,6 @@ TABLES: dict[str, Callable[..., str]] = {
         unseen,
         gates,
         answers,
-        details,
         claimed,
     )
 }
