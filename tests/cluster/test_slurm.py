@@ -181,7 +181,7 @@ def test_what_failed_is_submitted_again_and_asks_for_more(smoke):
 
 def test_the_commands_on_the_page_work(smoke):
     """All in blocks of `sh`; those that cannot be tried here are in blocks of `text`."""
-    for page in ("slurm", "clusters"):
+    for page in ("clusters",):
         text = (HOME / "docs" / f"{page}.md").read_text()
         commands = [
             line

@@ -248,7 +248,7 @@ ELSEWHERE: dict[str, list[str]] = {
         "./night.sh; *",
         "0 2 * * *",
         "MAILTO=*",
-        "docs/nightly.md: script",
+        "docs/everyday.md: script",
     ],
     f"{CONTAINER}test_every_command_of_the_page_runs": [
         "make image",
@@ -313,8 +313,7 @@ ELSEWHERE: dict[str, list[str]] = {
     "tests/unit/test_gate.py::test_the_action_passes_its_inputs_on": ["docs/gate.md: yaml"],
     "tests/unit/test_export.py::test_the_code_of_the_page_launches": ["docs/export.md: *"],
     "tests/workflow/test_documented.py::test_a_block_of_a_campaign_is_planned": [
-        "docs/slurm.md: yaml",
-        "docs/compilers.md: yaml",
+        "docs/compilers.md: yaml"
     ],
     "tests/unit/test_documented.py::test_a_submit_command_has_the_keys_of_its_profile": [
         "docs/clusters.md: yaml"

@@ -65,7 +65,7 @@ def test_a_submit_command_has_the_keys_of_its_profile():
     shown = [
         yaml.safe_load(block.text)
         for block in documented.blocks()
-        if (block.page, block.language) == ("docs/clusters.md", "yaml")
+        if block.name == "docs/clusters.md: yaml" and "submit-cmd" in block.text
     ]
     assert len(shown) == 3
     assert all(it.keys() <= known.keys() for it in shown)

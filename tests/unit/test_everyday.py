@@ -1,4 +1,4 @@
-"""What docs/everyday.md says of the Makefile, and the script of docs/nightly.md."""
+"""What docs/everyday.md says of the Makefile, and its script of a night."""
 
 import ctypes
 import os
@@ -154,7 +154,7 @@ def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(
     tmp_path, measured, compared, code
 ):
     """With stand-ins for all that it calls."""
-    page = (HOME / "docs" / "nightly.md").read_text()
+    page = (HOME / "docs" / "everyday.md").read_text()
     script = page.split("```sh\n")[1].split("```")[0]
     ends = {"git": 0, "make": 0, "gemm-ladder/.venv/bin/snakemake": measured}
     for name, end in (ends | {"gemm-ladder/.venv/bin/ladder": compared}).items():

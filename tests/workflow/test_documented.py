@@ -76,7 +76,7 @@ def test_the_report_is_one_offline_page(stranger):
 
 
 AROUND = {
-    "docs/slurm.md": "",
+    "docs/clusters.md": "",
     "docs/compilers.md": "campaign: by-two\nkernels: [cuda/03*]\nproblems: {cuda: [[64, 64, "
     "64]]}\ndevices: [cuda]\n",
 }
@@ -84,7 +84,7 @@ AROUND = {
 
 @pytest.mark.parametrize("page", AROUND)
 def test_a_block_of_a_campaign_is_planned(stranger, page, monkeypatch):
-    (block,) = (block for block in documented.blocks() if block.name == f"{page}: yaml")
+    block = next(block for block in documented.blocks() if block.name == f"{page}: yaml")
     monkeypatch.setattr(stranger, "environment", {})
     stranger.simulate(name="NVIDIA H200")
     plan = stranger.ok("--configfile", stranger.campaign(AROUND[page] + block.text), "--dry-run")
