@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 from ladder.analysis.kernel_model import SECTOR_BYTES
 from ladder.claims.definitions import NOTHING
-from ladder.core.types import ELEMENT_TYPES, OF_CUDA
+from ladder.core.types import ELEMENT_TYPES
 from ladder.figures.data import lettered
 from ladder.model.kernel import COMPILERS
 
@@ -155,12 +155,12 @@ def _within(rows: pd.DataFrame) -> str:
     return f"{total - beyond.total()} of {total}" + (f" (the others: {others})" if others else "")
 
 
-def errors(story: Story, name: str, kernel: str) -> str:
-    """Return the errors of a rung in a published campaign beside the reference's, by distribution,
-    at the K where they are worst.
+def errors(story: Story, name: str, kernel: str, *distributions: str) -> str:
+    """Return the errors of a rung in a published campaign and the reference's, for some
+    distributions, at the K where they are worst, and the largest speedup.
 
-    The table also shows at which K the rung is slowest and fastest. The text below counts for how
-    many problems and configurations the errors are as small as the reference's.
+    The text below counts for how many problems and configurations the errors are as small as the
+    reference's.
     """
     data = story.campaign(name)
     references = data.best[data.best["kernel"] == data.reference]
@@ -174,36 +174,31 @@ def errors(story: Story, name: str, kernel: str) -> str:
         for measure in MEASURES:
             worst = at.loc[(at[measure] / at[f"{measure}_allowed"]).idxmax()]
             cells += [number(worst[measure]), number(worst[f"{measure}_reference"])]
-        ends = [at.loc[at["ratio"].idxmin()].to_dict(), at.loc[at["ratio"].idxmax()].to_dict()]
-        rows.append(
-            [
-                f"`{distribution}`",
-                *cells,
-                *(lettered(f"{number(row['ratio'], '×')} at {row['k']}", row) for row in ends),
-            ]
-        )
+        most = at.loc[at["ratio"].idxmax()].to_dict()
+        speed = lettered(f"{number(most['ratio'], '×')} at {most['k']}", most)
+        if distribution in distributions:
+            rows.append([f"`{distribution}`", *cells, speed])
     columns = [
         "distribution",
         "Frobenius norm",
         "SGEMM's",
         "worst element",
         "SGEMM's",
-        "speed beside SGEMM, least, at K",
-        "most, at K",
+        "largest speedup, at K",
     ]
     count = every["configuration"].nunique()
     sizes = dict.fromkeys(f"{m} × {n}" for m, n in zip(both["m"], both["n"], strict=True))
     table = markdown_table(columns, rows, notes=interval_notes(data))
     return (
-        f"{whence(data)}, M × N = {', '.join(sizes)}, of the configuration that is the fastest on "
-        f"each problem, in units of 2^-24, at that K from {both['k'].min()} to {both['k'].max()} "
-        f"where it is the worst beside SGEMM's.\n\n{table}\n\nAt most ×{ACCURATE} of SGEMM's, or "
-        f"{NEGLIGIBLE:g}, are {_within(both)}; of all {count} configurations {_within(every)}."
+        f"{whence(data)}, M × N = {', '.join(sizes)}, fastest configurations, in units of 2^-24, at "
+        f"the K from {both['k'].min()} to {both['k'].max()} where the rung is worst compared with "
+        f"SGEMM.\n\n{table}\n\nAt most {ACCURATE} times SGEMM's, or {NEGLIGIBLE:g}, are "
+        f"{_within(both)}; of all {count} configurations {_within(every)}."
     )
 
 
-def compilers(story: Story, name: str) -> str:
-    """Return the rates and compile times of NVRTC beside nvcc, for every rung of a published
+def compilers(story: Story, name: str, *kernels: str) -> str:
+    """Return the speedup by NVRTC over nvcc, and the compile times, of some rungs of a published
     campaign.
     """
     data = story.campaign(name)
@@ -211,54 +206,38 @@ def compilers(story: Story, name: str) -> str:
 
     both, rows = compared(data), []
     resources = pd.read_csv(story.folders[name] / "resources.csv")
-    for kernel in data.kernels:
+    for kernel in kernels:
         mine = both[both["kernel"] == kernel].sort_values("percent").to_dict("records")
-        ends = (
-            [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])]
-            if mine
-            else ["–", "–"]
-        )
-        median = f"{statistics.median(row['percent'] for row in mine):+.1f} %" if mine else "–"
+        ends = [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])]
+        median = f"{statistics.median(row['percent'] for row in mine):+.1f} %"
         seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
-        rows.append(
-            [
-                kernel_text(kernel),
-                median,
-                *ends,
-                *(f"{number(float(seconds[compiler]))} s" for compiler in COMPILERS),
-            ]
-        )
+        times = (number(float(seconds[compiler])) for compiler in COMPILERS)
+        rows.append([kernel_text(kernel), median, *ends, *times])
     columns = [
         "rung",
         f"{COMPILERS[1]} is faster by, median",
         "least",
         "most",
-        *(f"{compiler}, a configuration" for compiler in COMPILERS),
+        *(f"{compiler}, s per configuration" for compiler in COMPILERS),
     ]
     return (
         f"{whence(data)}, of the sweep: one process, within-run:\n\n{markdown_table(columns, rows)}"
     )
 
 
-def languages(story: Story, name: str) -> str:
-    """Return the throughput of every kernel of a published campaign on every problem, as ratios to
-    the reference, by element type.
+def languages(story: Story, name: str, problem: str, *kernels: str) -> str:
+    """Return the ratios to the reference of some kernels of a published campaign on a problem, by
+    element type.
     """
-    parts = []
-    for element_type in ("float32", *reversed(OF_CUDA)):
-        data = story.campaign(name, element_type)
-        if data.best.empty:
-            continue
-        rows = []
-        for kernel in dict.fromkeys(data.summary["kernel"]):
-            bests = [data.best_rows.get((kernel, problem)) for problem in data.order]
-            cells = [lettered(f"×{row['ratio']:.3f}", row) if row else "–" for row in bests]
-            if kernel != data.reference and any(bests):
-                rows.append([kernel_text(kernel), *cells])
-        columns = ["kernel", *map(problem_text, data.order)]
-        table = markdown_table(columns, rows, notes=interval_notes(data))
-        parts.append(f"**{element_type}**, over {data.nice(data.reference)}:\n\n{table}")
-    return "\n\n".join([f"{whence(story.campaign(name))}.", *parts])
+    views = [story.campaign(name, element_type) for element_type in ("float32", "bfloat16")]
+    rows = []
+    for kernel in kernels:
+        found = [view.best_rows.get((kernel, problem)) for view in views]
+        cells = [lettered(f"{row['ratio']:.3f}", row) if row else "–" for row in found]
+        rows.append([kernel_text(kernel), *cells])
+    columns = [f"× cuBLAS at {problem_text(problem)}", "float32", "bfloat16"]
+    table = markdown_table(columns, rows, notes=interval_notes(views[0]))
+    return f"{whence(views[0])}:\n\n{table}"
 
 
 TABLES: dict[str, Callable[..., str]] = {
