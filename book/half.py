@@ -53,16 +53,14 @@ def unseen(story: Story, name: str, element_type: str, *problems: str) -> str:
 
 
 def _by_group(data: View, rows: Sequence[Row]) -> str:
-    """Return the geometric means of the fastest rungs for large, smaller and unaligned problems,
-    and how many are ahead.
-
-    Each is beside cuBLAS's choice, and beside the faster one of that choice and the fastest
-    algorithm that was timed.
+    """Return the geometric mean speedups of the fastest rungs for large, smaller and unaligned
+    problems, and on how many they are ahead: over cuBLAS's choice, and over the faster one of that
+    choice and the fastest algorithm that was timed.
     """
     groups: dict[str, list[tuple[float, float]]] = {
         f"large shapes ({LARGE} TFLOP/s or more)": [],
         "smaller ones": [],
-        "shapes whose rows do not begin at 16 bytes": [],
+        "whose rows do not begin at 16 bytes": [],
     }
     large, small, unaligned = groups.values()
     for row in rows:
@@ -70,22 +68,18 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
         group.append(
             (float(row["ratio"]), min(float(row["ratio"]), _over(data, row, "cublaslt_best")))
         )
-    means = [
-        f"{' and '.join(f'{geometric_mean(of):.2f}' for of in zip(*group, strict=True))} times as "
-        f"fast on {len(group)} {what}"
-        for what, group in groups.items()
-        if group
-    ]
+    known = {what: [*zip(*group, strict=True)] for what, group in groups.items() if group}
+    means = [f"{geometric_mean(of[0]):.2f} on {len(of[0])} {what}" for what, of in known.items()]
+    others = [f"{geometric_mean(of[1]):.2f}" for of in known.values()]
     chosen, fastest = zip(*large, *small, *unaligned, strict=True)
     ahead, of_fastest = (sum(ratio >= 1 for ratio in ratios) for ratios in (chosen, fastest))
     # a search labels the algorithm that it finds with all its parameters
     searched = data.summary["configuration"].str.startswith("ID=").any()
     timed = "a search" if searched else f"up to {ALGORITHMS}"
     return (
-        f"compared with cuBLAS's choice and with the fastest of {timed} of its "
-        f"algorithms, the fastest {data.element_type} rungs are {'; '.join(means)} (geometric "
-        f"means). They are ahead on {ahead} and {of_fastest} of all {len(rows)}, and "
-        f"{min(chosen):.2f} and {min(fastest):.2f} times as fast on the worst"
+        f"speedup over cuBLAS's choice {', '.join(means)}; over the fastest of {timed} of its "
+        f"algorithms {', '.join(others)} (geometric means). Ahead on {ahead} ({of_fastest}) of all "
+        f"{len(rows)}; {min(chosen):.2f} ({min(fastest):.2f}) on the worst"
     )
 
 

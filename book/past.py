@@ -66,10 +66,7 @@ def held_out(story: Story, name: str) -> str:
         raise Unmeasured
     least = min(float(row["ratio"]) for row in rows)
     means = _means(data, rows)
-    return (
-        f"on {len(rows)} shapes that no kernel was tuned on, the fastest rungs are {means}, and "
-        f"{least:.2f} times as fast on the worst"
-    )
+    return f"{means}, and {least:.2f} times on the worst (geometric means of {len(rows)} shapes)"
 
 
 def fastest_of(data: View, tuned: bool) -> list[Row]:
@@ -94,6 +91,5 @@ def _means(data: View, rows: Sequence[Row]) -> str:
     texts = []
     for values, whom in ((ratios, "cuBLAS"), (least, "its fastest algorithm")):
         if values:
-            mean = geometric_mean(values)
-            texts.append(f"{mean:.3f} times as fast as {whom} (geometric mean)")
+            texts.append(f"{geometric_mean(values):.2f} times as fast as {whom}")
     return " and ".join(texts)
