@@ -10,9 +10,10 @@ Every column of every table and Parquet file, for programs of your own. [`data.y
 has the types, too, and is the source of this page: `python -m book` writes it.
 
 `snakemake published` writes the tables of the published data to `results/redrawn/<device>/<campaign>/`, as CSV; your own runs to
-`results/<campaign>/<device>/`. A field is empty if it has no value. Numbers have six significant digits.
+`results/<campaign>/<device>/`. A field is empty if it has no value, or if the column is younger than the data.
+Numbers have six significant digits, intervals 95 %<!-- from: definition -->.
 
-These lines print the throughput of every rung at 4096 in percent of cuBLAS, with the 95 %<!-- from: definition --> interval:
+These lines print the throughput of every rung at 4096 in percent of cuBLAS, with the interval:
 
 ```python
 import pandas as pd
