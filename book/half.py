@@ -36,7 +36,7 @@ def unseen(story: Story, name: str, element_type: str, *problems: str) -> str:
             f"{2 * math.gcd(8, *_leading(row))} bytes",
             kernel_text(row["kernel"]),
             rate_text(data, row),
-            share_text(data, row),
+            f"{'≈ ' * share_text(data, row).startswith('≈')}{number(row['ratio'], '×')}",
             number(_over(data, row, "cublaslt_best"), "×"),
         ]
         for problem, row in ((problem, fastest[problem]) for problem in problems)
@@ -46,7 +46,7 @@ def unseen(story: Story, name: str, element_type: str, *problems: str) -> str:
         "rows begin at",
         "rung",
         data.unit,
-        f"of {data.nice(data.reference)}",
+        f"speedup over {data.nice(data.reference)}",
         "over its fastest algorithm",
     ]
     return markdown_table(columns, rows, (0, 2))

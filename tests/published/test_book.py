@@ -171,6 +171,12 @@ def test_every_drawing_is_shown():
     assert shown == {path.stem for path in IMAGES.iterdir()}
 
 
+def test_the_session_in_the_readme_is_that_of_the_page_on_the_first_kernel():
+    (shown,) = re.findall(r"```console\n(.*?)```", (HOME / "README.md").read_text(), re.DOTALL)
+    page = (HOME / "docs" / "first-kernel.md").read_text().splitlines()
+    assert [line for line in shown.splitlines() if line not in page] == []
+
+
 def headings(text):
     lines = re.findall(r"^#+ *(.*)", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
