@@ -140,7 +140,7 @@ def stale(story: Story, answer: Answer, before: str, after: str = "") -> str:
     reasons = [f"outdated: {answer.outdated}"] if answer.outdated else []
     if changed:
         which = (
-            f"{changed} of its {count} kernels have"
+            f"{changed} of its {count} kernels {'has' if changed == 1 else 'have'}"
             if changed < count
             else "its kernel has"
             if count == 1
