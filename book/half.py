@@ -33,23 +33,23 @@ def unseen(story: Story, name: str, element_type: str, *problems: str) -> str:
     rows = [
         [
             problem_text(problem),
-            f"{2 * math.gcd(8, *_leading(row))} bytes",
-            kernel_text(row["kernel"]),
-            rate_text(data, row),
             f"{'≈ ' * share_text(data, row).startswith('≈')}{number(row['ratio'], '×')}",
             number(_over(data, row, "cublaslt_best"), "×"),
+            rate_text(data, row),
+            kernel_text(row["kernel"]),
+            f"{2 * math.gcd(8, *_leading(row))} bytes",
         ]
         for problem, row in ((problem, fastest[problem]) for problem in problems)
     ]
     columns = [
         "M × N × K",
-        "rows begin at",
-        "rung",
-        data.unit,
-        f"speedup over {data.nice(data.reference)}",
+        f"over {data.nice(data.reference)}",
         "over its fastest algorithm",
+        data.unit,
+        "rung",
+        "rows begin at",
     ]
-    return markdown_table(columns, rows, (0, 2))
+    return markdown_table(columns, rows, (0, 4))
 
 
 def _by_group(data: View, rows: Sequence[Row]) -> str:
