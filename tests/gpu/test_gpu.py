@@ -30,7 +30,7 @@ from ladder.devices.base import Launch, Refused
 from ladder.devices.lock import first_gpu
 from ladder.devices.operands import exactly, places, stored_type, values
 from ladder.measuring.gauntlet import describe, problems
-from ladder.measuring.protocol import Candidate, Judged, RunGauntlet
+from ladder.measuring.protocol import Candidate, CompareBits, Judged, RunGauntlet
 from ladder.measuring.session import Session
 from ladder.measuring.trial import LIMITS
 from ladder.measuring.verify import fault, judge
@@ -126,6 +126,32 @@ def gauntlet_of(gpu: Any, kernel: Kernel, configuration: Configuration, folder: 
     for operands in worker.small.values():
         gpu.free(operands)
     return verdict
+
+
+@pytest.mark.parametrize(
+    "name", ["11_split_k", "14_cluster_split_k", "34_half_late_stores", "cublas", "cublaslt_best"]
+)
+def test_results_are_the_same_bits_at_every_launch_and_all_other_questions_are_answered(
+    gpu, name, tmp_path
+):
+    """What else is the same is no property of a kernel that is correct; it is printed."""
+    worker, element_type, candidate = Worker(), "float32", Candidate(name)
+    worker.device, sms = gpu, gpu.names["sm_count"]
+    for kernel in (kernel for kernel in KERNELS if kernel.name == name):
+        element_type = kernel.element_types[0]
+        configuration = next(
+            one for one, objection in kernel.expand({}, [element_type]) if not objection
+        )
+        (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, tmp_path, 1)
+        binary = str(tmp_path / row.binary)
+        candidate = Candidate(name, row.configuration, str(kernel.path), binary)
+    if name == "cublaslt_best":
+        candidate = replace(candidate, configuration="ALGORITHM=0")
+    *_, answer = worker.answers(CompareBits(Problem(1024, 512, 2048, element_type), candidate))
+    print(name, found := answer.found)
+    assert found["every_launch"] is None
+    assert found.keys() == {"every_launch", "rows", "layout", "processors"}
+    assert gpu.names["sm_count"] == sms
 
 
 @pytest.mark.parametrize(("kept", "status"), [("Acc", "correct"), ("T", "incorrect")])

@@ -38,6 +38,9 @@ def test_tables_have_the_columns_of_the_dictionary(folder):
         assert len(table)
         for column in columns.tables()[name].columns:
             assert fits(table[column.name], column.type), column
+    best = pd.read_csv(files["best"]).groupby("state")["bits"].unique()
+    assert best["warm"].tolist() == ["same: every launch, rows"]
+    assert best[["cold", "sustained"]].explode().isna().all()
 
 
 def test_a_parquet_file_has_the_columns_and_types_of_the_dictionary(folder):

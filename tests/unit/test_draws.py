@@ -10,7 +10,16 @@ import pytest
 from host import buffers, drawn
 from ladder.core.places import HOME
 from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
-from ladder.devices.operands import TF32_DIGITS, draws, exact_mask, exactly, inside, places, values
+from ladder.devices.operands import (
+    REPEATED_ROWS,
+    TF32_DIGITS,
+    draws,
+    exact_mask,
+    exactly,
+    inside,
+    places,
+    values,
+)
 from ladder.model.problem import Problem
 from unseen import fewer_bits
 
@@ -153,7 +162,8 @@ def test_a_seed_fixes_the_operands_and_another_gives_others(distribution):
     ) != (distribution == "hilbert")
     if distribution != "hilbert":
         a, b, _ = first
-        assert len(np.unique(a, axis=0)) == 20  # no two rows of A, no two columns of B alike
+        # no two rows of A, no two columns of B alike
+        assert len(np.unique(a, axis=0)) == (REPEATED_ROWS if distribution == "repeated" else 20)
         assert len(np.unique(b, axis=1).T) == 30
 
 
@@ -247,6 +257,16 @@ def test_products_all_but_cancel_in_pairs(distribution):
     assert np.abs(first).max() > 0.5
     assert np.abs(first).min() < 0.1
     assert np.abs((first + second).sum(axis=1)).max() < 1e-3 * (np.abs(a) @ np.abs(b)).min()
+
+
+def test_a_row_is_the_same_in_all_batches_layouts_and_places_if_it_is_repeated():
+    usual = Problem(20, 16, 300, beta=0.5, distribution="repeated")
+    a, b, c = drawn(usual)
+    assert np.array_equal(a, a[np.arange(20) % REPEATED_ROWS])
+    assert np.array_equal(c, c[np.arange(20) % REPEATED_ROWS])
+    for other in (replace(usual, m=9), replace(usual, padding="1,2,3", offset="3,2,1")):
+        for matrix, of_other in zip((a, b, c), drawn(other), strict=True):
+            assert np.array_equal(matrix[: len(of_other)], of_other)
 
 
 def test_denormal_huge_hilbert_and_nonfinite():

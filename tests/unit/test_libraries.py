@@ -196,6 +196,7 @@ def time_calls(calls):
 
 device = SimpleNamespace(
     given=Problem(8, 8, 8, padding=int(sys.argv[2])),
+    blas=SimpleNamespace(sms=0),
     device=SimpleNamespace(compute_capability=lambda: (9, 0)),
     stream=SimpleNamespace(handle=0, synchronize=lambda: None),
     spare=lambda: (1, 2, 3),

@@ -111,6 +111,7 @@ def test_the_best_of_each_kernel_is_confirmed_in_fresh_processes(smoke):
     assert set(warm["kernel"]) == {*KERNELS, "blas_1", "blas_all"}
     assert set(warm["interval"]) == {"between-process"}
     assert set(warm["processes"]) == {3}
+    assert warm["bits"].str.startswith("same: every launch").all()
     rows, session = samples.read(smoke.device / "confirmed.parquet")
     assert session["children"] >= 3
     assert session["measured"] == len(rows)

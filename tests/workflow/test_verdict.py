@@ -13,6 +13,8 @@ from trying import Trials, stay_in_process
 
 GRID = ["--block", "16,16", "--grid", "ceil_div(N, min(16, 16)),ceil_div(M,16)"]
 BARE = "// python: {}\n"
+OF_BATCH = "right(); c *= 1 + 1e-6 * (p.distribution == 'repeated' and p.m == 1)"
+"""Other bits in a batch of one row."""
 
 
 @pytest.fixture
@@ -65,6 +67,7 @@ def test_the_schema_has_the_fields_of_the_classes():
         ("die(11)", 1, {"status": "launch_error", "wrong": None, "us": None}),
         ("hang()", 1, {"status": "timeout"}),
         ("slow(9); right()", 0, {"of_rung": None}),
+        (OF_BATCH, 0, {"bits": {"every_launch": "same", "rows": "differ", "layout": "same"}}),
     ],
 )
 def test_a_verdict_says_as_data_what_the_text_says(trials, does, code, expected):
@@ -88,6 +91,8 @@ def test_a_verdict_says_as_data_what_the_text_says(trials, does, code, expected)
         assert ratio["low"] <= ratio["value"] <= ratio["high"]
         assert len(times) == len(outcome["reference_us"]) >= 6
         assert f"of cublas {ratio['value']:.3g} (" in text
+        said = "differ: rows", "    rows: row 0, column 0 is ", "M=1 N=32 K=32 repeated; on M=200"
+        assert {each in text for each in said} == {does == OF_BATCH}
 
 
 def test_problems_and_types_of_a_campaign_in_one_call(trials):

@@ -123,6 +123,7 @@ class Finalists:
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
             "race": False,
             "repeats": records[0]["repeats"],
+            "bits": records[0]["bits"],
             "uuid": records[0]["uuid"],
             "samples": sum(map(len, times)),
             "processes": len(records),

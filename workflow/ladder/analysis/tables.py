@@ -213,7 +213,8 @@ def best(parts: Sequence[pd.DataFrame], known: Known) -> pd.DataFrame:
     """Return the best configuration of every kernel on every problem, in every state, from rows of
     `best_of_finalists` or `best_of_sweep`.
 
-    Rows on a problem on which the reference differs too much from itself are marked `unsteady`.
+    Rows on a problem on which the reference differs too much from itself are marked `unsteady`. If
+    no row has `bits`, there is no such column: tables of older data stay as they are published.
     """
     table = measurements.evaluated(pd.concat(parts), known)[names("best")]
     table = table.sort_values(
@@ -228,7 +229,7 @@ def best(parts: Sequence[pd.DataFrame], known: Known) -> pd.DataFrame:
     where = rated.index[[key in unsteady for key in keys(rated, *GROUP[1:])]]
     marks = table.loc[where, "marks"] + "; unsteady"
     table.loc[where, "marks"] = marks.str.removeprefix("; ")
-    return table
+    return table if table["bits"].notna().any() else table.drop(columns="bits")
 
 
 def headline_problem(best: pd.DataFrame) -> str:

@@ -59,6 +59,14 @@ def results(verdict: Verdict, result: OnProblem) -> Iterator[str]:
             yield f"  {_model(outcome)}"
         if changed := _gauntlet(outcome):
             yield f"  {changed}"
+        if outcome.bits:
+            yield f"  bits: {outcome.bits.text}"
+            for each in outcome.bits.differences:
+                yield (
+                    f"    {each.question.replace('_', ' ')}: row {each.row}, column {each.column} "
+                    f"is {each.got!r} on {each.problem}; on {each.other_problem}, row "
+                    f"{each.other_row}, it is {each.other!r}"
+                )
     if timed:
         yield f"  intervals: 95 %, {result.interval}"
         if result.rung and result.rung.configuration != "-":

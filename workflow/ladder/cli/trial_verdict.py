@@ -98,6 +98,7 @@ def _outcome(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> 
         line,
         gauntlet=_gauntlet(entry),
         binary=binary(resource) if resource.sha256 else None,
+        bits=entry.bits,
         **given,
     )
 

@@ -36,6 +36,7 @@ DISTRIBUTIONS = (
     "hilbert",
     "nonfinite",
     "mixed",
+    "repeated",
 )
 """Distributions that operands can be drawn from, in the order of the `enum` in
 `devices/operands.h`, which defines them.

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -200,6 +201,16 @@ class Device(ABC):
         None where launches share no memory that is not given to them.
         """
         return None
+
+    @abstractmethod
+    def limit(self, half: bool) -> None:
+        """Let launches that are made from now on use half of the cores or multiprocessors, or all
+        again. Raises `Refused` if there is only one.
+        """
+
+    @abstractmethod
+    def busy(self) -> AbstractContextManager[None]:
+        """Return a context in which other work of this process keeps the device busy."""
 
     @abstractmethod
     def look(self) -> "tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]":

@@ -7,7 +7,6 @@ import re
 from functools import lru_cache, partial
 from typing import Any
 
-from ladder.core.surroundings import cores
 from ladder.devices.base import Call, Launch, Refused
 from ladder.devices.cpu import Cpu, controller, use_threads
 from ladder.devices.detect import CPUINFO
@@ -58,7 +57,7 @@ def launch(device: Cpu, name: str) -> Launch:
     per core.
     """
     gemm, integer = _gemm("s" if device.given.element_type == "float32" else "d")
-    threads = 1 if name == "blas_1" else cores()
+    threads = 1 if name == "blas_1" else device.threads
 
     def bind(*addresses: int) -> Call:
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = device.arguments(*addresses)

@@ -7,8 +7,9 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -56,6 +57,9 @@ process had no core, or stood still.
 RESTLESS_SECONDS = 2.0
 """How long other threads may compute after a call. Threads of OpenMP and BLAS rest much sooner
 unless configured otherwise; threads that compute longer would disturb every timing.
+"""
+BUSY_ROUNDS = 20_000
+"""Of multiply-adds, after which a thread that keeps a core busy looks whether to go on.
 """
 OTHERS = 0.25
 """The fewest cores used by other processes that count. The system counts time in hundredths of a
@@ -181,7 +185,7 @@ class Cpu(Device):
         self.support = _load_from(Path(self._scratch.name), support)
         self.support.peak_fma.restype = ctypes.c_double
         self._random = np.random.default_rng()
-        self._mask = os.sched_getaffinity(0)
+        self._mask, self.threads = os.sched_getaffinity(0), cores()
         self._undo()
         self._at: Operands
         self._waited = False
@@ -330,6 +334,27 @@ class Cpu(Device):
         found = [self._compare(at.results[turn], step * turn) for turn in range(2 * AT_ONCE)]
         return max(found, key=lambda errors: errors.worst)
 
+    def limit(self, half: bool) -> None:
+        if half and cores() == 1:
+            raise Refused("not_supported", "there is one core")
+        self.threads = cores() // 2 if half else cores()
+        self._undo()
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        done = threading.Event()
+
+        def compute(thread: int) -> None:
+            while not done.is_set():
+                self._fma(BUSY_ROUNDS)
+
+        with ThreadPoolExecutor(cores()) as pool:
+            pool.map(compute, range(cores()))
+            try:
+                yield
+            finally:
+                done.set()
+
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         at = self._at
         places = (*at.places, at.places[2])
@@ -456,7 +481,7 @@ class Cpu(Device):
         """Undo what a kernel may have set for this thread: how it rounds, how many threads it
         starts, and on which cores.
         """
-        self.support.restore(cores())
+        self.support.restore(self.threads)
         os.sched_setaffinity(0, self._mask)
 
     def monitor(self) -> dict[str, float | int | None]:
@@ -477,20 +502,23 @@ class Cpu(Device):
         return facts | {"library": self.blas.version()}
 
     def peaks(self) -> dict[str, float]:
-        support, rounds, copied, threads = self.support, 200_000, 64 << 20, cores()
+        rounds, copied, threads = 200_000, 64 << 20, cores()
         source, target = np.ones((threads, copied), np.uint8), np.zeros((threads, copied), np.uint8)
 
         def fma(thread: int) -> float:
-            out = ctypes.c_float()
-            factor, term = ctypes.c_float(0.999), ctypes.c_float(0.001)
-            return 2.0 * float(support.peak_fma(rounds, factor, term, ctypes.byref(out)))
+            return 2.0 * self._fma(rounds)
 
         def copy(thread: int) -> float:
             to, of = _pointer(target[thread]), _pointer(source[thread])
-            support.peak_copy(to, of, ctypes.c_size_t(copied))
+            self.support.peak_copy(to, of, ctypes.c_size_t(copied))
             return 2.0 * copied
 
         return {"fp32_tflops": _rate(fma, threads) * 1e-6, "copy_tb_s": _rate(copy, threads) * 1e-6}
+
+    def _fma(self, rounds: int) -> float:
+        """Make multiply-adds in registers; return how many."""
+        factor, term, out = ctypes.c_float(0.999), ctypes.c_float(0.001), ctypes.c_float()
+        return float(self.support.peak_fma(rounds, factor, term, ctypes.byref(out)))
 
     def launch_us(self, times: int) -> float:
         arguments = 0, ctypes.c_float(), ctypes.c_float(), ctypes.byref(ctypes.c_float())

@@ -22,6 +22,8 @@ from ladder.model.baselines import TYPES_OF
 cublas = import_module("nvmath.bindings.cublas")
 WORKSPACE_BYTES = 32 << 20
 """NVIDIA's recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace)."""
+HANDLES = {"handle", "strict", "emulating"}
+"""The handles of cuBLAS, of which those exist that a launch has needed."""
 _DATA = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 """Values of `cudaDataType` (library_types.h)."""
 
@@ -40,7 +42,7 @@ class Cublas:
     """cuBLAS handles on the device's stream. They live as long as the process."""
 
     def __init__(self, device: Cuda) -> None:
-        self.device = device
+        self.device, self.sms = device, 0
         self.workspace = Apart(WORKSPACE_BYTES)
         self.handle = self._handle()
 
@@ -69,6 +71,14 @@ class Cublas:
         """The handle of cuBLASLt."""
         handle: int = cublasLt.create()
         return handle
+
+    def limit(self, sms: int) -> None:
+        """Let launches that are made from now on use so many multiprocessors; 0 for all (cuBLAS
+        documentation, cublasSetSmCountTarget).
+        """
+        for name in HANDLES & vars(self).keys() if sms != self.sms else ():
+            cublas.set_sm_count_target(vars(self)[name], sms)
+        self.sms = sms
 
     def version(self) -> str:
         """Return the library's version: `13.1.0`."""

@@ -70,6 +70,9 @@ class Matmul:
         self.alpha, self.beta = (np.array([value]) for value in scalars(p))
         self.types = (compute, scale, data, data, data, data)
         how = cublasLt.matmul_desc_create(compute, scale)
+        if sms := device.blas.sms:
+            target, most = cublasLt.MatmulDescAttribute.SM_COUNT_TARGET, np.array([sms], np.int32)
+            cublasLt.matmul_desc_set_attribute(how, target, most.ctypes.data, most.nbytes)
         of_b, of_a, of_c = (
             cublasLt.matrix_layout_create(data, *shape)
             for shape in ((p.n, p.k, p.ldb), (p.k, p.m, p.lda), (p.n, p.m, p.ldc))

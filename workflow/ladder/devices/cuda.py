@@ -7,7 +7,8 @@ is open, while the device executes the round.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from ctypes import c_char, c_double, c_float, c_int, c_void_p
 from dataclasses import replace
 from functools import partial
@@ -41,6 +42,10 @@ Compute Capability").
 """
 FREE_SHARED = 48 << 10
 """Bytes of shared memory that a block gets without asking for more."""
+OF_SMS = ("sm_count", "clusters_of_4")
+"""The values of a device that are smaller with fewer multiprocessors."""
+BUSY_ROUNDS = 12_500
+"""Of multiply-adds, with which other work keeps the device busy: some 50 ms on an H200."""
 READING_SECONDS = 0.02
 """How long a reading of NVML serves; it takes the host about a millisecond."""
 ENERGY_TRIES = 3
@@ -67,7 +72,7 @@ class Cuda(Device):
         self.stream = cuda.Stream()
         sms = self._attribute("MULTIPROCESSOR_COUNT")
         shared = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
-        self.names = {
+        self._names = self.names = {
             "sm_count": sms,
             "shared_memory_per_block": shared,
             "clusters_of_4": clusters_at_once(support, 4, shared),
@@ -237,6 +242,26 @@ class Cuda(Device):
             return self._support.errors()[0]
         except cuda.Error as error:
             raise self._support.failure(error) from None
+
+    def limit(self, half: bool) -> None:
+        self.names = {
+            name: max(1, number // 2) if half and name in OF_SMS else number
+            for name, number in self._names.items()
+        }
+        self.blas.limit(self.names["sm_count"] if half else 0)
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        stream, memory = cuda.Stream(), self._support.allocate(4, "other work")
+        fma = self._support.function("peak_fma", "iffP")
+        # about half of the threads of each multiprocessor, of every second one a few more
+        blocks = 9 * self._names["sm_count"] // 2, 1
+        fma.prepared_async_call(blocks, (256, 1, 1), stream, BUSY_ROUNDS, 0.999, 0.001, int(memory))
+        try:
+            yield
+        finally:
+            stream.synchronize()
+            self._support.free(memory)
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self._at.look()

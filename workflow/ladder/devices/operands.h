@@ -27,7 +27,8 @@ typedef struct {
   u64 seed;
 } Draw;
 
-enum { UNIFORM, NORMAL, INTEGERS, EXACT, EXACT_TF32, POSITIVE, LOGNORMAL, SCALED, INNER, OUTLIERS, MASKED, CANCELLING, ALTERNATING, DENORMAL, HUGE_VALUES, SPARSE, HILBERT, NONFINITE, MIXED };
+enum { UNIFORM, NORMAL, INTEGERS, EXACT, EXACT_TF32, POSITIVE, LOGNORMAL, SCALED, INNER, OUTLIERS, MASKED, CANCELLING, ALTERNATING, DENORMAL, HUGE_VALUES, SPARSE, HILBERT, NONFINITE, MIXED, REPEATED };
+enum { REPEATED_ROWS = 7 };  // `repeated`: rows of A and C so far apart are the same
 
 // SplitMix64's output function (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014)
 HD u64 mix(u64 z) {
@@ -73,6 +74,7 @@ HD double wide_in(Draw d, int exponent) { return exponent < d.highest / 3 ? expo
 // Element (i, j) of a matrix, before it is rounded to the element type.
 HD double operand(Draw d, long long i, long long j) {
   if (i == d.fresh) d.seed = mix(~d.seed);
+  if (d.distribution == REPEATED && d.matrix != 1) i %= REPEATED_ROWS;
   const u64 h = hashed(d.seed, d.matrix, i, j);
   const long long k = d.matrix == 0 ? j : i, other = d.matrix == 0 ? i : j;  // place along K, and the row of A or column of B
   const double x = unit(h);
@@ -107,6 +109,7 @@ HD double operand(Draw d, long long i, long long j) {
     case INNER: return x * two_to((d.matrix ? -20 : 20) * unit(hashed(d.seed, 8, k, 0)));                 // A D and D^-1 B
     case OUTLIERS: return d.matrix == 0 && hashed(d.seed, 8, i, 0) % d.k == (u64)k ? 1e8 * sign_of(h) : x;  // one in each row of A
     case MASKED: return hashed(d.seed, 8, k, 0) % 64 ? x : d.matrix ? 0 : 1e12 * x;                       // large ones of A meet zeros of B
+    case REPEATED:    // as `cancelling`: what is left of the sums is mostly their rounding errors
     case CANCELLING:  // each product of the second half of K almost cancels one of the first; `alternating`: each second one the one before it
     case ALTERNATING: {
       const long long half = d.k / 2, partner = d.distribution == ALTERNATING ? k & ~1ll : k < half || k >= 2 * half ? k : k - half;

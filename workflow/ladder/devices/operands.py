@@ -17,9 +17,13 @@ CANARY = 0x7FF87FF9
 """The 32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as
 double.
 """
-BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert", "mixed")
+BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert", "mixed", "repeated")
 """Distributions in which an element of B, or what must be exact of C, depends on its row: other
 rows do not go together.
+"""
+REPEATED_ROWS = 7
+"""Of `repeated`, rows of A and C so far apart are the same. Tiles have even numbers of rows, so each
+place in a tile gets every row.
 """
 SUMS = 8
 """Numbers that a comparison finds for a part of C, in float64."""

@@ -282,6 +282,11 @@ class Confirmation(Run):
             known=self._known(group.problem, timed),
             round_seconds=ROUNDS_BEFORE * self._round_us(group.state, timed) / 1e6,
         )
+        if group.process == 1 and group.state == "warm":
+            for each in timed:
+                measured = outcomes[each.candidate]
+                if measured["status"] == "correct" and each.role != "control":
+                    measured["bits"] = self.session.compare_bits(each.candidate, group.problem).text
         rows = []
         for finalist in group.finalists:
             outcome = outcomes.get(finalist.candidate)

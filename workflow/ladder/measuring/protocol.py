@@ -96,6 +96,16 @@ class Diagnose:
 
 
 @dataclass(frozen=True)
+class CompareBits:
+    """Launch a candidate on a problem and its like, and compare the bits of the results. Answers:
+    `Alive` before each, then `Compared`.
+    """
+
+    problem: Problem
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
 class Time:
     """Time loaded candidates in the same rounds. Answers: `Sampled` for each, and `Alive` in
     between.
@@ -115,7 +125,9 @@ class Time:
     repeats: Sequence[int] = ()
 
 
-Request = Open | Probe | SetProblem | RunGauntlet | Load | Check | Search | Diagnose | Time
+Request = (
+    Open | Probe | SetProblem | RunGauntlet | Load | Check | Search | Diagnose | CompareBits | Time
+)
 
 
 @dataclass(frozen=True)
@@ -161,7 +173,7 @@ class Probed:
 
 @dataclass(frozen=True)
 class Alive:
-    """The worker is timing and has no result yet."""
+    """The worker goes on and has no result yet."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +221,15 @@ class Diagnosed:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """By the questions of a `verdict.Bits` that were asked, the fields of the first `Difference`, or
+    None.
+    """
+
+    found: Mapping[str, Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
 class Sampled:
     """The fields of a candidate's `timing.Series`, and of the `verify.Verdict` on them."""
 
@@ -231,6 +252,7 @@ Answer = (
     | Judged
     | Found
     | Diagnosed
+    | Compared
     | Sampled
 )
 ANSWERS = {kind.__name__: kind for kind in get_args(Answer)}

@@ -23,6 +23,7 @@ from ladder.measuring import protocol
 from ladder.measuring.protocol import (
     Answer,
     Candidate,
+    Compared,
     Diagnosed,
     Found,
     Judged,
@@ -31,6 +32,7 @@ from ladder.measuring.protocol import (
     Trying,
 )
 from ladder.measuring.supervisor import NO_FAULT, START_SECONDS, Child, Failure
+from ladder.measuring.verdict import DIFFER, SAME, Bits, Difference
 from ladder.model.baselines import BASELINES
 from ladder.model.campaign import Limits
 from ladder.model.hardware_limits import least_us
@@ -243,6 +245,24 @@ class Session:
             return answer
 
         return self.retry(attempt)
+
+    def compare_bits(self, candidate: Candidate, problem: Problem) -> Bits:
+        """Return whether a candidate's results on a problem and its like are the same bits; a
+        failure, which no other verdict rests on, leaves that open.
+        """
+
+        def attempt() -> Bits:
+            check_binary(candidate)
+            *_, answer = self._ask(protocol.CompareBits(problem, candidate))
+            assert isinstance(answer, Compared)
+            words = {name: DIFFER if each else SAME for name, each in answer.found.items()}
+            differences = [Difference(**each) for each in answer.found.values() if each]
+            return Bits(**words, differences=differences)
+
+        try:
+            return self.retry(attempt)
+        except Failure:
+            return Bits()
 
     def time_group(
         self,

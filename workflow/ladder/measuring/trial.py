@@ -23,7 +23,7 @@ from ladder.measuring.diagnosis import Diagnosis, dividing, likeliest
 from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.session import Session
 from ladder.measuring.supervisor import Failure
-from ladder.measuring.verdict import Wrong
+from ladder.measuring.verdict import Bits, Wrong
 from ladder.model.campaign import Limits
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import device_names
@@ -68,6 +68,8 @@ class Entry:
     """What the gauntlet found."""
     samples: Mapping[str, Any] = field(default_factory=dict)
     """Columns of its samples, once they are taken."""
+    bits: Bits | None = None
+    """Of the fastest: whether its results are the same bits."""
     beside: Mapping[str, "Entry"] = field(default_factory=dict)
     """The `RUNG` and the `LAST` try, if they were timed in the same rounds."""
 
@@ -143,7 +145,7 @@ class Trial:
 
     def run(self) -> None:
         """Set the outcome of the entries: the gauntlet, whole numbers of the problem's size, then
-        timed rounds.
+        timed rounds; then the bits of the fastest.
         """
         for number, entry in enumerate(self.entries, 1):
             if any(other.status == "timeout" for other in self.entries):
@@ -162,6 +164,9 @@ class Trial:
                 if diagnosis:
                     entry.reason += f"\n  {diagnosis}"
                     entry.guess = guess
+        if (timed := self.timed) and clock.now() < self.deadline:
+            self.report("comparing bits")
+            timed[0].bits = self.session.compare_bits(timed[0].candidate, self.problem)
 
     def _judge(self, entry: Entry, doing: str) -> None:
         """Run the gauntlet, then launch on whole numbers of the problem's size. Diagnose an

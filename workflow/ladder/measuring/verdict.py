@@ -15,6 +15,10 @@ SCHEMA = "gemm-ladder/verdict/1"
 """The form of the JSON. The number grows when a reader of the last one would misread it."""
 
 
+SAME, DIFFER, NOT_TESTED = "same", "differ", "not tested"
+"""What is said of bits."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A measured value, and the ends of its 95 % interval. As text: `1.06 (interval 1.05 to
@@ -102,6 +106,50 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """The first element of a result that is not the same bits as that of another launch."""
+
+    question: str
+    """What differs: a field of `Bits`."""
+    problem: str
+    """The problem and the circumstances in words, such as `M=16 N=64 K=512 repeated, busy`."""
+    row: int
+    column: int
+    got: float
+    other_problem: str
+    other_row: int
+    other: float
+
+
+@dataclass(frozen=True)
+class Bits:
+    """Whether results are the same bits: `same`, `differ`, or `not tested`."""
+
+    every_launch: str = NOT_TESTED
+    """Of the same operands at other addresses, beside other work and alone."""
+    rows: str = NOT_TESTED
+    """Of the same row of A, in a batch of more rows and in another place."""
+    layout: str = NOT_TESTED
+    """With other leading dimensions and alignments."""
+    processors: str = NOT_TESTED
+    """With half of the cores or multiprocessors."""
+    differences: Sequence[Difference] = ()
+
+    @property
+    def text(self) -> str:
+        """The column `bits`: `same: every launch, layout; differ: rows; not tested: processors`."""
+        questions = {
+            verdict: [
+                name.replace("_", " ") for name, value in vars(self).items() if value == verdict
+            ]
+            for verdict in (SAME, DIFFER, NOT_TESTED)
+        }
+        return "; ".join(
+            f"{each}: {', '.join(names)}" for each, names in questions.items() if names
+        )
+
+
+@dataclass(frozen=True)
 class Outcome:
     """A configuration of the kernel on one problem."""
 
@@ -135,6 +183,8 @@ class Outcome:
     """None if it was not compiled."""
     model: Model | None = None
     """None on a CPU."""
+    bits: Bits | None = None
+    """None if it is not the fastest on the problem, or the budget did not suffice."""
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,14 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
+
+from numpy.typing import NDArray
 
 from ladder.compiling import cubin
 from ladder.core import clock, yaml_schema
@@ -27,7 +30,7 @@ from ladder.devices import libraries
 from ladder.devices.base import Device, Errors, Launch, Refused
 from ladder.devices.operands import near, whole
 from ladder.devices.simulation import simulated
-from ladder.measuring import gauntlet, protocol, timing
+from ladder.measuring import bits, gauntlet, protocol, timing
 from ladder.measuring.diagnosis import diagnose
 from ladder.measuring.gauntlet import AT_ONCE
 from ladder.measuring.protocol import Answer, Candidate, Request, encode
@@ -134,6 +137,8 @@ class Worker:
                 yield protocol.Found(" ".join(f"{name}={value}" for name, value in found))
             case protocol.Diagnose(problem, candidate):
                 yield self._diagnose(problem, candidate)
+            case protocol.CompareBits(problem, candidate):
+                yield from self._compare_bits(problem, candidate)
             case protocol.Time():
                 yield from self._time(request)
 
@@ -171,17 +176,22 @@ class Worker:
                 f"{verdict.reason}"
             )
 
+    def _unmet_need(self, candidate: Candidate, files: Files, problem: Problem) -> str:
+        """Return what a candidate needs and a problem or the device does not have, or ""."""
+        chosen = Configuration.of(problem.element_type, candidate.configuration)
+        given = {**problem.names(), **self.device.names}
+        return files[0].unmet_need(chosen, given) if files else ""
+
     def _launch(self, candidate: Candidate, files: Files) -> Launch:
         """Return a candidate's launch on the present problem, made from its files."""
         given = self.device.given
         chosen = Configuration.of(given.element_type, candidate.configuration)
+        if need := self._unmet_need(candidate, files, given):
+            raise Refused("not_supported", need)
         if files is None:
             launch = self.device.baseline(candidate.name, dict(chosen.parameters))
         else:
             kernel, code = files
-            need = kernel.unmet_need(chosen, {**given.names(), **self.device.names})
-            if need:
-                raise Refused("not_supported", need)
             launch = self.device.kernel(kernel, chosen, code)
         reduces = candidate.name in REDUCING and given.element_type in OF_CUDA
         tf32, normwise = (candidate.precision == name for name in ("tf32", "normwise"))
@@ -256,6 +266,41 @@ class Worker:
         first, again = seen[wrong[0]], seen[wrong[0] - 1][3]
         diagnosis = diagnose(near(problem), *first, again, verdict.component_bound or 0.0)
         return protocol.Diagnosed(vars(diagnosis) if diagnosis else None, right=False)
+
+    def _compare_bits(self, problem: Problem, candidate: Candidate) -> Iterator[Answer]:
+        """Launch a candidate on a problem and its like, and compare the bits of the results, until
+        those of the same operands differ.
+        """
+        files, found = _files(candidate), dict[str, Any]()
+        first: tuple[Problem, NDArray[Any]] | None = None
+        unmet = partial(self._unmet_need, candidate, files)
+        for asked in bits.launches(problem, self.device.kind, unmet):
+            yield protocol.Alive()
+            try:
+                result = self._result(asked, candidate, files)
+            except Refused as refusal:
+                if refusal.fatal or first is None:
+                    raise
+                continue
+            first = first or (asked.problem, result)
+            bits.compare(found, asked, result, *first)
+            if found.get("every_launch"):
+                break
+        yield protocol.Compared({name: each and vars(each) for name, each in found.items()})
+
+    def _result(self, asked: bits.Asked, candidate: Candidate, files: Files) -> NDArray[Any]:
+        """Return the result of a launch on operands at new addresses, M x N."""
+        device, p = self.device, asked.problem
+        operands = device.operands(p)
+        try:
+            device.limit(asked.question == "processors")
+            launch = self._launch(candidate, files)
+            with device.busy() if asked.busy else nullcontext():
+                device.check(launch)
+            return device.look()[3][: p.m * p.ldc].reshape(p.m, p.ldc)[:, : p.n]
+        finally:
+            device.limit(half=False)
+            device.free(operands)
 
     def _time(self, request: protocol.Time) -> Iterator[Answer]:
         """Time candidates side by side. Yield the samples of each and the verdict on them as soon

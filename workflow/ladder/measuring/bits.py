@@ -1,0 +1,94 @@
+"""Whether results are the same bits: at every launch, and of the same row of A whatever else the
+problem is.
+
+Frameworks call a kernel *batch-invariant* if a row's result does not depend on the batch (He and
+Thinking Machines Lab, Defeating Nondeterminism in LLM Inference, 2025). All orders of summation are
+correct, so bits decide nothing about that.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import filterfalse
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladder.devices.operands import REPEATED_ROWS, values
+from ladder.measuring.gauntlet import STEPS, describe
+from ladder.measuring.verdict import Difference
+from ladder.model.problem import Problem
+
+TIMES = 8
+"""Launches on the same operands, every second one beside other work: chance seldom gives the same
+order so often.
+"""
+ROWS = (1, 16, 65, 200)
+"""Batches beside the largest: of one row, a vector; of one small tile; of whole tiles and a rest."""
+WORK = {"cpu": 2e8, "cuda": 2e11}
+"""The operations of the largest batch, by device kind: a launch takes milliseconds."""
+FEWEST = 65
+"""The rows of the largest batch, however many operations these are."""
+LAYOUTS = (("16,32,48", 0), ("1,3,5", "1,3,5"))
+"""Padding and offset: rows on boundaries of 32 bytes, and where no vector can begin."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A launch whose result must be the same bits as the first, for a question: a field of
+    `verdict.Bits`.
+    """
+
+    question: str
+    problem: Problem
+    busy: bool = False
+    """Whether other work keeps the device busy."""
+
+
+def launches(problem: Problem, kind: str, unmet: Callable[[Problem], str]) -> Iterator[Asked]:
+    """Yield what to launch for a problem on a device kind; `unmet` says what the kernel needs and
+    another problem does not have.
+
+    The first is the largest batch: the problem's own rows, or those that `WORK` allows. Sizes that
+    the kernel does not take are rounded up.
+    """
+    most = max(FEWEST, int(WORK[kind] / (2 * problem.n * problem.k)))
+    like, found = replace(problem, distribution="repeated"), set[Problem]()
+    for rows in (*ROWS, problem.m):
+        rounded = (replace(like, m=-(-min(rows, most) // step) * step) for step in STEPS)
+        found |= {*list(filterfalse(unmet, rounded))[:1]}
+    largest, *smaller = sorted(found, key=lambda batch: -batch.m) or [like]
+    for turn in range(TIMES):
+        yield Asked("every_launch", largest, busy=turn % 2 == 1)
+    yield Asked("processors", largest)
+    for batch in smaller:
+        yield Asked("rows", batch)
+    for padding, offset in LAYOUTS:
+        other = replace(largest, padding=padding, offset=offset)
+        if not unmet(other):
+            yield Asked("layout", other)
+
+
+def compare(
+    found: dict[str, Difference | None],
+    asked: Asked,
+    result: NDArray[Any],
+    of_first: Problem,
+    first: NDArray[Any],
+) -> None:
+    """Add to what was `found`, by question, the first difference of a result, M x N, from the
+    `first` result, or None. The first differs from itself where the same row of A gave another row.
+    """
+    question, rows = asked.question, np.arange(len(result))
+    if result is first:
+        question, rows = "rows", rows % REPEATED_ROWS
+    bits, expected = f"u{result.itemsize}", first[rows]
+    differ = result.view(bits) != expected.view(bits)
+    found.setdefault(question, None)
+    if differ.any() and not found[question]:
+        if question == "every_launch":
+            found.clear()  # chance would answer all other questions
+        row, column = (int(place) for place in np.unravel_index(differ.argmax(), differ.shape))
+        got, other = (float(values(each[row, [column]])[0]) for each in (result, expected))
+        place = describe(asked.problem), row, column, got
+        found[question] = Difference(question, *place, describe(of_first), int(rows[row]), other)
