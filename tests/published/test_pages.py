@@ -42,8 +42,12 @@ def test_the_linked_tables_are_current(story):
 
 
 def test_the_main_loops_are_those_that_the_compiler_makes(story):
-    committed = json.loads((HOME / loops.COUNTS).read_text())["loops"]
-    assert count_loops.count(story) == committed, (
+    """Of what has changed since they were counted, and of one rung of each kind."""
+    committed = json.loads((HOME / loops.COUNTS).read_text())
+    for kernel in ("05_", "30_"):
+        (again,) = (name for name in committed["loops"] if name.startswith(kernel))
+        del committed["made_of"][again]
+    assert count_loops.count(story, committed)["loops"] == committed["loops"], (
         "results/published/main-loops.json is stale: .venv/bin/python -m book.count_loops"
     )
 
