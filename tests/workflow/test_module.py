@@ -118,23 +118,27 @@ def hosted(home, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize(
-    ("block", "config", "prefix", "more"),
-    [
-        (0, {"all": {"gemm": SMALL, "other": 1}}, "judged/", "all.txt"),
-        (1, {"config": SMALL}, "", "results/mine/index.html"),
-    ],
-)
-def test_the_rules_are_a_module(installed, hosted, tmp_path, block, config, prefix, more):
-    folder = tmp_path / "theirs"
+def workflow(folder, block, name, data):
+    """Write a workflow with a block of the page and a campaign; returns what runs it."""
     snakefile = written(folder / "workflow" / "Snakefile", BLOCKS[block])
     written(folder / "mine" / "fast.c", c_kernel("Fast", C_RIGHT))
-    for name, data in config.items():
-        written(folder / "config" / f"{name}.yaml", yaml.safe_dump(data))
-    snakemake = ("snakemake", "--cores=1", f"--snakefile={snakefile}", f"--directory={folder}")
+    written(folder / "config" / f"{name}.yaml", yaml.safe_dump(data))
+    return "snakemake", "--cores=1", f"--snakefile={snakefile}", f"--directory={folder}"
+
+
+def test_the_rules_are_a_module(installed, hosted, tmp_path):
+    folder = tmp_path / "theirs"
+    snakemake = workflow(folder, 0, "all", {"gemm": SMALL, "other": 1})
     printed = installed(*snakemake, folder=tmp_path)
-    assert (folder / more).exists()
-    (best,) = folder.glob(f"{prefix}results/mine/cpu-*/best.csv")
+    assert (folder / "all.txt").exists()
+    (best,) = folder.glob("judged/results/mine/cpu-*/best.csv")
     assert ",fast," in best.read_text()
-    assert ("Explore the results: judged/results/mine/index.html" in printed) == bool(prefix)
+    assert "Explore the results: judged/results/mine/index.html" in printed
     assert "rule measure" not in installed(*snakemake, folder=tmp_path)
+
+
+def test_a_module_without_a_prefix_is_planned(installed, hosted, tmp_path):
+    snakemake = workflow(tmp_path / "theirs", 1, "config", SMALL)
+    plan = installed(*snakemake, "--dry-run", folder=tmp_path)
+    assert "rule measure" in plan
+    assert " results/mine/index.html" in plan
