@@ -20,11 +20,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A test without a marker is a quick test. pyproject.toml has the markers of the others.
 PYTEST := $(BIN)/python -m pytest --durations=10
-# Two processes. The option keeps the order of tests/conftest.py, in which the files that take longest come first.
+# Two processes, with the groups and the order of tests/conftest.py.
 TWO := -n 2 --no-loadscope-reorder
 # Environments on top of .venv. Slurm's plugin makes every start of Snakemake a second slower; the other has Snakemake's oldest version.
 CLUSTER := .venv-cluster
 OLDEST := .venv-oldest
+STALE := test_pipeline or nothing or limits or timed or script or brackets or compiled
 
 .PHONY: moved all redraw clean wheel setup setup-dev setup-cluster setup-cutlass setup-triton lint lock bench image
 .PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-triton test-container test-slurm test-oldest check-published
@@ -114,34 +115,17 @@ setup-triton: .venv-triton/.ready
 
 # the quick tests
 test: $(DEV)
-	$(PYTEST) $(TWO) --dist loadfile
+	$(PYTEST) $(TWO)
 
-# all other tests that need no GPU, no root and no container
-test-all: test-slow test-emulated test-browser check-published
-
-# runs the whole pipeline, or compiles with nvcc
-test-slow: $(DEV)
-	$(PYTEST) $(TWO) --dist loadfile -m "slow and not machine"
-
-# CUDA kernels in an emulator on the CPU, and CPU kernels in one of aarch64
-test-emulated: $(DEV)
-	$(PYTEST) $(TWO) --dist load -m emulated tests/emulated
-
-# the page index.html in Chromium, which has threads of its own
-test-browser: $(DEV)
-	$(PYTEST) -m browser tests/browser
+# The tests of a marker of pyproject.toml; `make test-all` runs those of all these markers.
+test-slow test-emulated test-browser test-cutlass test-triton: test-%: $(DEV)
+	$(PYTEST) $(TWO) -m "$* and not machine"
+test-cutlass: setup-cutlass
+test-triton: setup-triton
 
 # Real ratios, cold caches and BLAS threads need an idle machine: these tests report, and never fail a build.
 test-machine: $(DEV)
 	-$(PYTEST) -m machine
-
-# kernels with CuTe and CUTLASS
-test-cutlass: setup-cutlass $(DEV)
-	$(PYTEST) $(TWO) -m cutlass tests/workflow/test_cutlass.py
-
-# kernels in Triton
-test-triton: setup-triton $(DEV)
-	$(PYTEST) $(TWO) -m triton tests/workflow/test_triton.py
 
 # the image, built and run; needs root, Podman and mmdebstrap
 test-container: $(DEV)
@@ -152,9 +136,9 @@ test-slurm: $(CLUSTER)/.ready
 	$(CLUSTER)/bin/python -m pytest tests/workflow/test_partitions.py -k profile_plans -m "not machine"
 	$(CLUSTER)/bin/python -m pytest -m slurm tests/cluster
 
-# the pipeline on the oldest Snakemake that it allows
+# The pipeline on the oldest Snakemake that it allows, and one case of each reason for which Snakemake reruns a job.
 test-oldest: $(OLDEST)/.ready
-	$(OLDEST)/bin/python -m pytest $(TWO) --dist loadfile -m "not machine" tests/workflow/test_pipeline.py tests/workflow/test_stale.py
+	$(OLDEST)/bin/python -m pytest $(TWO) -m "not machine" tests/workflow/test_pipeline.py tests/workflow/test_stale.py -k "$(STALE)"
 
 # .venv is not copied: a .pth file adds its packages to those of a lock. The cluster's has packages of .venv too, in the same version.
 # The bytecode is for Snakemake, which imports every plugin at each start.
@@ -167,11 +151,14 @@ $(CLUSTER)/.ready $(OLDEST)/.ready: .venv-%/.ready: envs/%.lock $(DEV)
 	$(BIN)/python -m compileall -q "$$packages"
 	touch $@
 
-# The committed tables, pages and claims, made again from the published data, and beside them all published figures. One process of tests
-# opens each dataset once.
-check-published: $(DEV)
-	$(MAKE) redraw > $(VENV)/.redrawn 2>&1 & \
-	$(PYTEST) -m published tests/published; tested=$$?; wait $$!; drawn=$$?; cat $(VENV)/.redrawn; [ $$tested$$drawn = 00 ]
+# The committed tables, pages and claims, made again from the published data, and beside them all published figures.
+check-published: CHOSEN := -m published
+# All tests that need no GPU, no root and no container, in one session: quick ones too.
+test-all: CHOSEN := $(TWO) -m "not machine and not gpu and not slurm and not container"
+test-all: setup-cutlass setup-triton
+check-published test-all: $(DEV)
+	nice $(MAKE) redraw > $(VENV)/.redrawn 2>&1 & \
+	$(PYTEST) $(CHOSEN); tested=$$?; wait $$!; drawn=$$?; cat $(VENV)/.redrawn; [ $$tested$$drawn = 00 ]
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -1,9 +1,10 @@
-"""Fixtures for all tests, and the order of the files."""
+"""Fixtures for all tests, their groups and order."""
 
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from inprocess import InProcess, use_simulated_gpus
@@ -70,39 +71,38 @@ def gpus(
     simulated_gpus.cache_clear()
 
 
-LONG = (
-    "test_documented",
-    "test_module",
-    "test_pipeline",
-    "test_robust",
-    "test_result",
-    "test_stale",
-    "test_figure_layout",
-    "test_figure_rates",
-    "test_figure_models",
-    "test_gpus",
-    "test_compilers",
-    "test_author",
-    "test_options",
-    "test_drivers",
-    "test_other_gpus",
-    "test_reproduce",
-    "test_growth",
-    "test_compile",
-    "test_trial",
-    "test_trial_processes",
-    "test_verify",
-    "test_frauds",
-    "test_faults",
-    "test_confirm",
-    "test_studies",
-    "test_command",
-)
-"""The files that take longest, which come first: the processes that share the tests then end
-together.
-"""
+def group(nodeid: str) -> str:
+    """The tests that one process runs, because they share what is slow to make: those of a file, or
+    all that open published data. Tests with an emulator share nothing.
+    """
+    path = Path(nodeid.partition("::")[0])
+    folder = path.parent.name
+    return nodeid if folder == "emulated" else folder if folder == "published" else path.stem
+
+
+@pytest.hookimpl(optionalhook=True)  # without xdist there is none
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each process one group after the other."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group(nodeid)
+
+    return Groups(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put them first."""
-    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+    """Put what takes longest first: the processes that share the tests then end together."""
+    names = {"slow", "cutlass", "triton"}
+    long = {
+        group(item.nodeid)
+        for item in items
+        if names.intersection(mark.name for mark in item.iter_markers())
+    }
+
+    def place(item: pytest.Item) -> tuple[bool, ...]:
+        name, folder = group(item.nodeid), item.path.parent.name
+        return folder != "published", name not in long, folder != "emulated"
+
+    items.sort(key=place)

@@ -196,7 +196,7 @@ def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> N
         "import site; site.addsitedir('/tmp/packages'); import pytest; raise "
         "SystemExit(pytest.main())"
     )
-    suite = ["-c", start, "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=loadfile", *INSIDE]
+    suite = ["-c", start, "-q", "-p", "no:cacheprovider", "-n", "2", *INSIDE]
     command = [
         *HARDENED,
         *mounts,

@@ -6,6 +6,7 @@ Everything here recomputes committed files and compares them with what is commit
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,31 +31,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.published)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def opened() -> Iterator[Callable[[Path], Dataset]]:
-    """Opens each dataset once, and makes its tables once, for the tests and for all that they call.
+READ, EVALUATED = Dataset.open, cache(Dataset.tables)
 
-    A dataset has the models of all kernels, whoever opens it. Repeats, from which nothing is drawn,
-    have none.
+
+@cache
+def open_once(folder: Path) -> Dataset:
+    """A dataset has the models of all kernels, whoever opens it. Repeats, from which nothing is
+    drawn, have none.
     """
-    kernels, read, evaluated = discover(HOME).values(), Dataset.open, cache(Dataset.tables)
-    shown = set(featured(HOME / PUBLISHED).values())
+    shown = folder in featured(HOME / PUBLISHED).values()
+    return READ(folder, discover(HOME).values() if shown else ())
 
-    @cache
-    def open_once(folder: Path) -> Dataset:
-        return read(folder, kernels if folder in shown else ())
 
-    def open_any(folder: Path, kernels: Iterable[Kernel] = ()) -> Dataset:
-        # of tests' own small checkouts, which they publish again, nothing is kept
-        return open_once(folder) if HOME in folder.parents else read(folder, kernels)
+def open_any(folder: Path, kernels: Iterable[Kernel] = ()) -> Dataset:
+    # of tests' own small checkouts, which they publish again, nothing is kept
+    return open_once(folder) if HOME in folder.parents else READ(folder, kernels)
 
-    patch = pytest.MonkeyPatch()
-    patch.setattr(Dataset, "open", open_any)
-    patch.setattr(
-        Dataset, "tables", lambda self, names: {name: evaluated(self)[name] for name in names}
-    )
-    yield open_once
-    patch.undo()
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Each dataset is opened once, and its tables are made once, for all that open it here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dataset, "open", open_any)
+        patch.setattr(
+            Dataset, "tables", lambda self, names: {name: EVALUATED(self)[name] for name in names}
+        )
+        yield
+
+
+@pytest.fixture(autouse=True)
+def opened() -> Iterator[Callable[[Path], Dataset]]:
+    """Opens datasets. Tests of other folders, in the same process, open them for themselves."""
+    with sharing():
+        yield open_once
 
 
 @pytest.fixture(scope="session")
@@ -71,13 +80,14 @@ def datasets(published: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def of_published(opened: Callable[[Path], Dataset]) -> list[dict[str, Any]]:
+def of_published() -> list[dict[str, Any]]:
     """What the published data say to the claims, judged anew."""
-    return judge.of_published(HOME)
+    with sharing():
+        return judge.of_published(HOME)
 
 
 @pytest.fixture(scope="session")
-def story(opened: Callable[[Path], Dataset], of_published: list[dict[str, Any]]) -> Story:
+def story(of_published: list[dict[str, Any]]) -> Story:
     """What the pages are filled from."""
     story = Story(HOME)
     story.entries = of_published

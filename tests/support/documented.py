@@ -103,7 +103,9 @@ class Way:
     will do.
     """
     planned: bool = False
-    """Whether it is planned with simulated GPUs: it would measure a GPU."""
+    """Whether it is planned with simulated GPUs: it would measure a GPU, or what another command
+    measures.
+    """
 
 
 HERE, ON_GPU = (
@@ -134,7 +136,7 @@ IN_A_CLONE: list[tuple[Way, list[str]]] = [
             "ladder try kernels/cpu/02_reordered_ikj.c *",
         ],
     ),
-    (Way(HERE, answer="\nClaims: "), [REPRODUCE, f"{REPRODUCE} --config *"]),
+    (Way(HERE, answer="\nClaims: "), [REPRODUCE]),
     (Way(HERE, after=SMOKE), [f"{SMOKE} --report report.html"]),
     (Way(HERE, after=SMOKE), [RECEIPT]),
     (Way(HERE, after=RECEIPT, answer=" reproduced\n"), ["ladder check receipt.json --trust"]),
@@ -142,7 +144,7 @@ IN_A_CLONE: list[tuple[Way, list[str]]] = [
         Way(HERE, given=(("FILE", "kernels/cpu/02_reordered_ikj.c"),)),
         ["ladder try FILE --problems config/smoke.yaml *"],
     ),
-    (Way(HERE, after=NEW), ["snakemake --cores 1 --config 'kernels=[cpu/mine]'"]),
+    (Way(HERE, after=NEW, planned=True), ["snakemake --cores 1 --config 'kernels=[cpu/mine]'"]),
     (
         Way(HERE, given=MINE),
         ["ladder new NAME [--cpu]", "ladder new NAME --ptx", "ladder new NAME --tensor"],
@@ -151,6 +153,7 @@ IN_A_CLONE: list[tuple[Way, list[str]]] = [
     (
         Way(HERE, planned=True),
         [
+            f"{REPRODUCE} --config *",
             "snakemake --cores all --config campaign=compilers",
             "snakemake --cores all --config campaign=laptop",
             "snakemake --cores all --config campaign=beyond-cublas",
@@ -188,16 +191,10 @@ ELSEWHERE: dict[str, list[str]] = {
         "make",
         "make setup",
         "make lint",
-        "make test",
-        "make test-slow",
-        "make test-emulated",
-        "make test-browser",
-        "make test-cutlass",
-        "make test-triton",
+        "make test-all",
         "make test-oldest",
         "make test-slurm",
         "make test-container",
-        "make check-published",
         "make redraw",
         "make setup-cutlass",
         "make setup-triton",
@@ -206,7 +203,13 @@ ELSEWHERE: dict[str, list[str]] = {
         "snakemake --cores 1 --config 'devices=[cpu]'",
     ],
     "`.ci/run`, in other words": [
-        "make test-all",
+        "make test",
+        "make test-slow",
+        "make test-emulated",
+        "make test-browser",
+        "make test-cutlass",
+        "make test-triton",
+        "make check-published",
         "make setup-cutlass setup-triton",
         "snakemake --cores 1 published",
         "snakemake published",
@@ -372,14 +375,19 @@ def run_by(where: str) -> list[str]:
 
 
 class Stranger(Project):
-    """A copy of all that a clone has, with the commands of its environment. Each command runs once,
-    whoever asks for it.
+    """A copy of all that a clone has, with fewer samples for `reproduce`, and the commands of its
+    environment. Each command runs once, whoever asks for it.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         for name in ("docs", "book", "studies", "tests", "results/published"):
             shutil.copytree(HOME / name, folder / name)
+        text = (HOME / "config" / "reproduce.yaml").read_text()
+        for much, little in (("max_samples: 20", "max_samples: 3"), ("rounds: 8", "rounds: 3")):
+            assert much in text
+            text = text.replace(much, little)
+        self.write("config/reproduce.yaml", text)
         for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", ".gitignore"):
             shutil.copy(HOME / name, folder)
         for name in ("ladder", "snakemake"):
