@@ -20,8 +20,6 @@ Sums = Callable[[Problem, Any, Any], Any]
 """A B in float32, from A and B in float64."""
 FULL = [Problem(64, 48, k) for k in (4096, 16384)]
 """Of sizes beyond the gauntlet's."""
-ONLY_BEYOND = 2048
-"""Where a kernel that is wrong for long K alone begins to be so."""
 
 
 def stored(problem: Problem, x: Any) -> Any:

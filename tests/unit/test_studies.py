@@ -159,16 +159,6 @@ def test_a_slowed_kernel_in_c_compiles(name, tmp_path):
     assert row.status == "compiled", row.reason
 
 
-def test_gates_are_counted_in_words():
-    def gates(*results):
-        return [{"result": result, "rows": [{"verdict": result}] * 2} for result in results]
-
-    assert gate_rates.long({0: gates("passed", "passed"), 2: gates("slower")}) == (
-        "2 gates of unchanged code: 2 passed, with 4 passed of 4 comparisons; 1 gates slowed by "
-        "2 %: 1 slower, with 2 slower of 2 comparisons"
-    )
-
-
 SIZES = {"problems": [(256, 256, 256), (4096, 4096, 4096)]}
 
 
