@@ -26,6 +26,7 @@ from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_kernel
 from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES, OF_CUDA
 from ladder.devices import libraries
+from ladder.devices.back_to_back import FIRST_SECONDS, MOST_SECONDS, NEXT_SECONDS
 from ladder.devices.base import Launch, Refused
 from ladder.devices.lock import first_gpu
 from ladder.devices.operands import exactly, places, stored_type, values
@@ -701,7 +702,7 @@ def test_launches_back_to_back_take_about_as_long_as_alone_and_are_audited(gpu):
     with given(gpu, Problem(4096, 4096, 4096)):
         sample = gpu.sample(gpu.baseline("cublas"), 1)
         alone = np.median([gpu.time_round([sample], False, seed)[0].us for seed in range(8)])
-        timed = gpu.sustain(sample, alone, 1)
+        timed = gpu.sustain(sample, alone, 1, FIRST_SECONDS)
         assert 0.95 * alone < timed.us < 1.25 * alone
         assert timed.settled
         assert not timed.gaps
@@ -711,10 +712,22 @@ def test_launches_back_to_back_take_about_as_long_as_alone_and_are_audited(gpu):
         assert timed.power_w is None or 0.2 < timed.power_w / gpu.describe()["power_limit_w"] < 1.1
 
 
+def test_launches_back_to_back_on_a_hot_board_take_little_time(gpu):
+    """Cooler and hotter launches by turns, as in a confirmation."""
+    with given(gpu, Problem(4096, 4096, 4096)):
+        samples = [gpu.sample(gpu.baseline(name), 1) for name in ("cublas", "cublas_tf32") * 2]
+        before = gpu.busy_us
+        timed = [gpu.sustain(sample, 1000.0, 1, NEXT_SECONDS) for sample in samples]
+        assert gpu.busy_us - before < 1e6 * (4 * (NEXT_SECONDS + MOST_SECONDS) + 1)
+        assert timed[2].settled
+        assert 0.98 < timed[2].us / timed[0].us < 1.02
+        assert 0.95 < timed[3].us / timed[1].us < 1.05
+
+
 def test_a_host_that_pauses_now_and_then_does_not_lengthen_what_is_sustained(gpu):
     with given(gpu, Problem(4096, 4096, 4096)):
         sample, calls = gpu.sample(gpu.baseline("cublas"), 1), itertools.count(1)
-        us = gpu.sustain(sample, 3000.0, 1).us
+        us = gpu.sustain(sample, 3000.0, 1, FIRST_SECONDS).us
         call = sample.call
 
         def pausing():
@@ -723,7 +736,7 @@ def test_a_host_that_pauses_now_and_then_does_not_lengthen_what_is_sustained(gpu
             call()
 
         sample.call = pausing
-        timed = gpu.sustain(sample, us, 1)
+        timed = gpu.sustain(sample, us, 1, NEXT_SECONDS)
         assert 0.9 * us < timed.us < 1.05 * us  # the mean is longer by half
         assert fault(timed.audit, gpu.given) == ""
 
@@ -733,7 +746,7 @@ def test_sustained_launches_take_turns_among_copies_that_the_l2_does_not_hold(gp
         sample = gpu.sample(gpu.baseline("cublas"), 16, True)
         held = sample.sets * 2 * 4 * 1024**2
         assert sample.sets == 16 or held > gpu.describe()["cache_bytes"]
-        timed = gpu.sustain(sample, 800.0, 1)
+        timed = gpu.sustain(sample, 800.0, 1, NEXT_SECONDS)
         assert fault(timed.audit, gpu.given) == ""
         assert 0 < timed.errors.worst < 1e-6
         assert not timed.gaps

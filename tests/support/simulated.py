@@ -333,7 +333,7 @@ class Gpu(Cpu):
         finally:
             self.timing = False
 
-    def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
+    def sustain(self, sample: Sample, us: float, seed: int, wait: float) -> Timed:
         (timed,) = self.time_round([sample], False, seed, compare=True)  # one call stands for all
         return replace(timed, sm_clock_mhz=900.0, power_w=500.0)
 

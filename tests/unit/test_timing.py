@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import simulated
 from ladder.core import clock
+from ladder.devices.back_to_back import FIRST_SECONDS, NEXT_SECONDS
 from ladder.devices.base import Audit, Refused, Timed
 from ladder.measuring import timing
 from ladder.measuring.protocol import Time
@@ -455,7 +456,7 @@ def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_cl
     """Three times at the most: a kernel could stop its process whenever it is slow."""
     device, stopped = Bench(a=10.0, reference=10.0), iter([True, True, False, False])
 
-    def sustain(sample, us, seed):
+    def sustain(sample, us, seed, wait):
         late = next(stopped, True)
         virtual_clock.stops += late
         return Timed((1e6 if late else 10.0) * sample.times, OK)
@@ -468,9 +469,16 @@ def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_cl
 
 def test_a_sustained_sample_with_gaps_is_repeated_and_says_so_if_it_has_them_again():
     device, gaps = Bench(a=10.0, reference=10.0), iter([True, False, False])
-    device.sustain = lambda sample, us, seed: Timed(10.0, OK, gaps=next(gaps, True))
+    device.sustain = lambda sample, us, seed, wait: Timed(10.0, OK, gaps=next(gaps, True))
     stops = [run(device, timing.Sustained, "sustained")["a"].stop for _ in range(2)]
     assert stops == ["settled", "gaps"]
+
+
+def test_only_the_first_launches_back_to_back_wait_until_the_board_is_hot():
+    device, waits = Bench(a=10.0, b=10.0, reference=10.0), []
+    device.sustain = lambda sample, us, seed, wait: waits.append(wait) or Timed(10.0, OK)
+    run(device, timing.Sustained, "sustained")
+    assert waits == [FIRST_SECONDS, NEXT_SECONDS, NEXT_SECONDS]
 
 
 @pytest.mark.parametrize("rotates", [True, False])

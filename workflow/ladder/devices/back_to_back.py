@@ -5,26 +5,33 @@ energy, which moves in steps.
 import math
 import time
 from collections.abc import Callable, Sequence
-from statistics import median
+from itertools import pairwise
+from statistics import fmean, median
 
 WINDOW_SECONDS = 0.05
 """The launches of a window are timed together."""
-LEAST_SECONDS, MOST_SECONDS = 0.4, 3.0
-"""How long launches may take to settle: at least and at most. A board at its power limit lowers its
-clock for some time, and the clock may oscillate for 3 s (NVIDIA, GEMM Performance Measurement
-Methodology Guidelines).
+FIRST_SECONDS, NEXT_SECONDS = 0.8, 0.4
+"""How long launches go on before any can count: the first ones of a process, for which the board
+has to get hot, and those that follow others on a hot board, whose clock alone has to change.
 """
-SETTLED, COMPARED = 0.002, 3
-"""Launches have settled when three successive medians of `COMPARED` windows agree within this share
-of the time. Two agree at the turns of an oscillation, too, and a single window may have a gap.
+MEASURED_SECONDS, MORE_SECONDS, MOST_SECONDS = 0.5, 0.25, 1.25
+"""How long the launches take that count, at least: the board's energy counter moves some ten times
+a second. As long as they have not settled, more follow, until all since the first that could count
+have taken the most. Clocks oscillate for up to 3 s (NVIDIA, GEMM Performance Measurement
+Methodology Guidelines): the mean over a longer time is worth more than waiting for its end.
+"""
+STEP, QUIET, CHANCE = 0.01, 0.002, 4.0
+"""Launches have settled when the means of three successive thirds of the windows agree within these
+shares of the time.
+
+A board that its power holds at 1,400 MHz steps between clocks 15 MHz apart: they agree within
+`STEP`, about one step. Where windows in a row are more alike than that, at the turn of an
+oscillation, they agree within `CHANCE` standard errors: three means differ by more in one case of
+twenty (the studentized range for three groups of three or four). `QUIET` is always enough.
 """
 GAP, GAPS = 0.02, 0.25
 """A window that takes longer than the median by this share has a gap, in which the device was idle
 or did something else. At most this share of the windows may have one.
-"""
-MEASURED_SECONDS = 0.5
-"""How long the launches that count take: the board's energy counter moves some ten times a
-second.
 """
 
 LOOK_SECONDS, LOOK_SHARE = 0.002, 0.25
@@ -43,33 +50,67 @@ def calls_in(seconds: float, us: float) -> int:
     return max(1, math.ceil(seconds * 1e6 / us))
 
 
-def settle(run: Callable[[int], float], us: float) -> tuple[float, bool]:
-    """Run windows until they agree. Return the microseconds of a call in the last ones, and whether
-    they settled in time.
+def settle(
+    run: Callable[[int], float],
+    us: float,
+    wait: float,
+    begin: Callable[[], object],
+    known: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Run windows until those since the last `begin` have settled and all about them is `known`, or
+    `MOST_SECONDS` are over; return whether they have settled.
 
     `run` makes so many calls and returns the microseconds of one in the latest window that has
-    ended. `us` is roughly what a call takes.
+    ended. `us` is roughly what a call takes. Windows count after `wait` seconds. If they have not
+    settled by themselves, the clock was still on its way: then others count, and however many
+    follow.
     """
-    elapsed, windows = 0.0, [us]
-    while elapsed < MOST_SECONDS:
-        calls = calls_in(WINDOW_SECONDS, windows[-1])
-        windows.append(run(calls))
-        elapsed += calls * windows[-1] / 1e6
-        size = min(COMPARED, len(windows) // 3)
-        if elapsed >= LEAST_SECONDS and size:
-            last = windows[-3 * size :]
-            medians = [median(last[first : first + size]) for first in range(0, 3 * size, size)]
-            if max(medians) - min(medians) <= SETTLED * medians[-1]:
-                return medians[-1], True
-    return windows[-1], False
+    windows, elapsed = [us], 0.0
+
+    def run_for(seconds: float) -> None:
+        nonlocal elapsed
+        calls, end = calls_in(WINDOW_SECONDS, windows[-1]), elapsed + seconds
+        while elapsed < end:
+            windows.append(run(calls))
+            elapsed += calls * windows[-1] / 1e6
+
+    def start() -> None:
+        windows[:-1] = []
+        begin()
+        run_for(MEASURED_SECONDS)
+
+    run_for(wait)
+    elapsed = 0.0
+    start()
+    if not steady(windows[1:]):
+        start()
+    while not (steady(windows[1:]) and known()) and elapsed < MOST_SECONDS:
+        run_for(MORE_SECONDS)
+    return steady(windows[1:])
+
+
+def steady(windows: Sequence[float]) -> bool:
+    """Return whether windows, given by the microseconds of a call, have settled. Those with a gap do
+    not count; of one or two that is not known.
+    """
+    middle = median(windows)
+    shares = [us / middle for us in windows if us <= (1 + GAP) * middle]
+    size = len(shares) // 3
+    if not size:
+        return True
+    thirds = [fmean(shares[first : first + size]) for first in range(0, 3 * size, size)]
+    variance = fmean((later - share) ** 2 for share, later in pairwise(shares)) / 2
+    by_chance = CHANCE * math.sqrt(variance / size)
+    return max(thirds) - min(thirds) <= min(STEP, max(QUIET, by_chance))
 
 
 def typical(windows: Sequence[float]) -> tuple[float, bool]:
-    """Return the median of the microseconds of a call in each window, which a gap does not move, and
-    whether too many of the windows have one.
+    """Return the mean microseconds of a call in the middle half of the windows, which a gap does not
+    move, and whether too many of the windows have one.
     """
-    middle = median(windows)
-    return middle, sum(us > (1 + GAP) * middle for us in windows) > GAPS * len(windows)
+    number, middle = len(windows), median(windows)
+    half = sorted(windows)[number // 4 : number - number // 4]
+    return fmean(half), sum(us > (1 + GAP) * middle for us in windows) > GAPS * number
 
 
 class Meter:

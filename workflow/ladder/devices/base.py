@@ -244,13 +244,12 @@ class Device(ABC):
         """
 
     @abstractmethod
-    def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
-        """Repeat a sample back to back until clock and power have settled, then time it. Sets
-        `reading`.
+    def sustain(self, sample: Sample, us: float, seed: int, wait: float) -> Timed:
+        """Repeat a sample back to back until clock and power have settled, for `wait` seconds at
+        least, and time what follows. Sets `reading`.
 
-        The time is that of a call in the median window among those that follow each other for
-        `back_to_back.MEASURED_SECONDS`. One more call, on a poisoned C, is then audited and
-        compared. `us` is roughly what a call takes.
+        The time is that of a call in a typical window, as `back_to_back` defines both. One more
+        call, on a poisoned C, is then audited and compared. `us` is roughly what a call takes.
         """
 
     @abstractmethod

@@ -411,18 +411,20 @@ class Cpu(Device):
         self.busy_us += sum(timed.us for timed in results)
         return results
 
-    def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
+    def sustain(self, sample: Sample, us: float, seed: int, wait: float) -> Timed:
+        windows: list[float] = []
+
         def run(calls: int) -> float:
-            return sum(self._time(sample.call) for _ in range(calls)) / calls
+            took = sum(self._time(sample.call) for _ in range(calls))
+            windows.append(took / calls)
+            self.busy_us += took
+            return windows[-1]
 
         sample.before()
         self._draw(seed)
         self._poison(sample.times)
-        us, settled = back_to_back.settle(run, us)
-        calls = back_to_back.calls_in(back_to_back.WINDOW_SECONDS, us)
-        number = back_to_back.calls_in(back_to_back.MEASURED_SECONDS, calls * us)
-        us, gaps = back_to_back.typical([run(calls) for _ in range(number)])
-        self.busy_us += number * calls * us
+        settled = back_to_back.settle(run, us, wait, windows.clear)
+        us, gaps = back_to_back.typical(windows)
         self.reading = self.monitor()
         self._draw(seed)
         self._poison(sample.times)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ladder.core import clock
 from ladder.devices import back_to_back, cuda_peaks
 from ladder.devices.algorithm_search import Algorithm
-from ladder.devices.back_to_back import MEASURED_SECONDS, WINDOW_SECONDS, Meter
+from ladder.devices.back_to_back import Meter
 from ladder.devices.base import Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.cuda_operands import Operands, Support
 from ladder.devices.cuda_stream import Function, Windows, capture, clusters_at_once, succeed
@@ -48,10 +48,6 @@ BUSY_ROUNDS = 12_500
 """Of multiply-adds, with which other work keeps the device busy: some 50 ms on an H200."""
 READING_SECONDS = 0.02
 """How long a reading of NVML serves; it takes the host about a millisecond."""
-ENERGY_TRIES = 3
-"""The most times `back_to_back.MEASURED_SECONDS` that launches go on until the energy counter has
-moved twice.
-"""
 
 
 class Cuda(Device):
@@ -411,7 +407,7 @@ class Cuda(Device):
     def monitor(self) -> dict[str, float | int | None]:
         return self._board.reading()
 
-    def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
+    def sustain(self, sample: Sample, us: float, seed: int, wait: float) -> Timed:
         at, support = self._at, self._support
         secret = int(self._random.integers(2**63))
         chosen = audited_launch(self._random, sample.times)
@@ -420,18 +416,18 @@ class Cuda(Device):
             at.renew(seed)
             self._poison(sample, seed)
             windows = Windows(sample.call, self.stream, us)
-            us, settled = back_to_back.settle(windows.run, us)
-            first, meter = len(windows.calls), Meter(self._board.millijoules, clock.now())
-            windows.look = meter.look
-            support.stamp(after=False)
-            self.reading = self.monitor()
-            calls, enough = (
-                back_to_back.calls_in(seconds, us) for seconds in (WINDOW_SECONDS, MEASURED_SECONDS)
+            first, meter = 0, Meter(self._board.millijoules, clock.now())
+
+            def begin() -> None:
+                nonlocal first, meter
+                first, meter = len(windows.calls), Meter(self._board.millijoules, clock.now())
+                windows.look = meter.look
+                support.stamp(after=False)
+                self.reading = self.monitor()
+
+            settled = back_to_back.settle(
+                windows.run, us, wait, begin, lambda: meter.watts() is not None
             )
-            while (done := sum(windows.calls[first:])) < enough or (
-                done < ENERGY_TRIES * enough and meter.watts() is None
-            ):
-                windows.run(calls)
             support.stamp(after=True)
             self._poison(sample, seed)
             sample.call()

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from ladder.core import clock
 from ladder.core.stats import DRIFT, paired_ratio, relative_half_width, trend
+from ladder.devices.back_to_back import FIRST_SECONDS, NEXT_SECONDS
 from ladder.devices.base import Device, Errors, Launch, Refused, Sample, Timed
 from ladder.measuring.protocol import Time
 from ladder.measuring.verify import fault
@@ -408,13 +409,14 @@ class Sustained(Rounds):
     random order.
 
     A sample is repeated until clock and power have settled, and only what follows counts: its time,
-    its clock and its power. Its launches use copies of the operands in turn if the device rotates
+    its clock and its power. Samples follow each other, so that all but the first find a hot board.
+    Their launches use copies of the operands in turn if the device rotates
     copies: as many as a sample has launches, of at most twice the L2. A sample with gaps is measured
     again.
     """
 
     def _begin(self, request: Time) -> None:
-        self.todo = self._shuffled()
+        self.todo, self.wait = self._shuffled(), FIRST_SECONDS
         self.stops: dict[_Member, str] = {}
 
     @property
@@ -431,7 +433,9 @@ class Sustained(Rounds):
         repeats = series.repeats
         while True:
             stops = clock.stops()
-            timed = self.device.sustain(member.sample, member.us * repeats, self._seed())
+            us = member.us * repeats
+            timed = self.device.sustain(member.sample, us, self._seed(), self.wait)
+            self.wait = NEXT_SECONDS
             idle = timed.gaps and self.discarded < MOST_DISCARDED
             self.discarded += idle
             if not self._was_stopped(stops) and not idle:
