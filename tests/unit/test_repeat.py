@@ -18,7 +18,7 @@ from planted import written
 OF_MACHINE, OF_RUN = 0.02, 0.005
 """Standard deviations of the log ratio."""
 NONE = {"pairs": 0, "rows": 0, "covered": None}
-PAIRS = pd.DataFrame(columns=["pair", "verdict", "low", "high"])
+PAIRS = pd.DataFrame(columns=["pair", "state", "verdict", "low", "high"])
 
 
 def runs(machines, ratios, half=0.0, problems=("64", "128")):
@@ -177,14 +177,27 @@ def test_a_limit_that_is_too_narrow_shows_and_the_worst_runs_are_named():
 
 def test_controls_that_are_called_different_are_counted():
     rows = [
-        ("twins", "slower", 1.0, 1.001),
-        ("twins", "not distinguishable", 1.0002, 1.0008),
-        ("null", "faster", 1.01, 1.02),
-        ("gain", "faster", 1.1, 1.2),
+        ("twins", "warm", "slower", 1.0, 1.001),
+        ("twins", "warm", "not distinguishable", 1.0002, 1.0008),
+        ("null", "warm", "faster", 1.01, 1.02),
+        ("null", "sustained", "not distinguishable", 0.99, 1.02),
+        ("apart", "warm", "slower", 0.98, 0.99),
+        ("gain", "warm", "faster", 1.1, 1.2),
     ]
     claims = repeatability.claims(typical("ab"), pd.DataFrame(rows, columns=PAIRS.columns))
-    assert claims["twins"] == {"pairs": 2, "called_different": 0.5, "interval_leaves_out_1": 0.5}
-    assert claims["null"] == {"pairs": 1, "called_different": 1.0, "interval_leaves_out_1": 1.0}
+    for name, pairs, share in (
+        ("twins", 2, 0.5),
+        ("null", 2, 0.5),
+        ("null_sustained", 1, 0.0),
+        ("apart", 1, 1.0),
+    ):
+        called = {"called_different": share, "interval_leaves_out_1": share}
+        assert claims[name] == {"pairs": pairs, **called}
+    claims |= {"runs": [], "machines": 2}
+    assert (
+        "Of these, sustained: called different in 0.0% of 1 pairs"
+        in repeatability.worded(claims)["long"]
+    )
 
 
 SMALL = {"problems": [(256, 256, 256)], "kernels": ("03_shared_tile", "cublas"), "processes": 3}

@@ -104,6 +104,11 @@ def test_the_reference_of_tensor_cores_is_that_of_the_rounds_without_them(
     table = made(rows).set_index("kernel")
     assert table.loc["k", "ratio"] == pytest.approx(ratio)
     assert table.loc["k", "reference_us"] == pytest.approx(ratio / 4)
+    # the reference beside itself: in its own rounds, and in the others
+    pairs = compared(rows)
+    assert pairs["null", "cublas"]["ratio"] == pytest.approx(1)
+    beside = {"apart": pytest.approx(1 / 1.1)} if apart else {}
+    assert {kind: each["ratio"] for (kind, _), each in pairs.items() if kind == "apart"} == beside
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,19 @@ class Finalists:
         records = self.groups[key][name]
         return _estimate([self._ratios(key, records[process]) for process in sorted(records)])
 
+    def apart(self, key: Key, reference: Name) -> dict[str, Any] | None:
+        """Return the speedup of the reference beside finalists that were timed apart over itself in
+        its own rounds, in the form of `pair`; None if none were.
+        """
+        own, processes = self.groups[key][reference], {}
+        for of_processes in self.groups[key].values():
+            for process, record in of_processes.items():
+                beside = own.get(process, record)
+                if beside["key"] != record["key"]:
+                    us = [np.median(each["reference_us"]) for each in (beside, record)]
+                    processes[process] = np.array([us[0] / us[1]])
+        return _estimate(list(processes.values())) if processes else None
+
     def _ratios(self, key: Key, record: Record) -> Any:
         """Return a finalist's speedup over the reference in each round of a process."""
         return np.divide(self._reference_us(key, record), record["samples_us"])

@@ -46,6 +46,13 @@ Kernels on the tensor cores draw different power, and differ among machines by a
 baseline chooses its algorithm, and may choose another one on another machine of the model. The
 reference is in every ratio: it counts as the kernels do.
 """
+EQUAL = {
+    "twins": ("Kernels with the same binary", "pair == 'twins'"),
+    "null": ("The baseline compared with itself", "pair == 'null'"),
+    "null_sustained": ("Of these, sustained", "pair == 'null' and state == 'sustained'"),
+    "apart": ("The baseline beside kernels timed apart, and in its own rounds", "pair == 'apart'"),
+}
+"""Pairs of equal code: words, and which rows of `pairs` they are."""
 OTHER_BASELINES = {name for _, *names in BASELINES.values() for name in names}
 CANDIDATE = ["kernel", "configuration", "binary", *PROBLEM]
 """What two runs must have in common to be compared: the same code on the same problem."""
@@ -304,8 +311,8 @@ def claims(measured: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
     question, which takes four machines.
     `pairs` are pairs of runs, `rows` the differences of kernels in them, which move together.
     `least`: the pair of runs, or the machine held out, with the smallest share.
-    `twins`, `null`: pairs of the same binary, and of the reference with itself; the share called
-    different, and the share whose interval leaves out 1, by however little.
+    Those of `EQUAL` are pairs of equal code; the share called different, and the share whose
+    interval leaves out 1, by however little.
     """
     differing = differences(measured)
     same, other = differing[differing["same"]], differing[~differing["same"]]
@@ -333,7 +340,7 @@ def claims(measured: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
         "same_held_out": _covered(pd.concat(same_held_out)),
         "other_machine": _covered(_within(other, table(measured), "reproduce_limit")),
         "held_out": _covered(pd.concat(held_out), "held"),
-        **{kind: _called_different(pairs[pairs["pair"] == kind]) for kind in ("twins", "null")},
+        **{name: _called_different(pairs.query(which)) for name, (_, which) in EQUAL.items()},
     }
 
 
@@ -377,8 +384,7 @@ def worded(measured: Mapping[str, Any]) -> dict[str, Any]:
             if "least" in counted:
                 part += f"; least, {share(counted['least'])}: {counted['least']['of']}"
             parts.append(part)
-    equal = {"twins": "Kernels with the same binary", "null": "The baseline compared with itself"}
-    for name, what in equal.items():
+    for name, (what, _) in EQUAL.items():
         counted = measured[name]
         if counted["pairs"]:
             parts.append(

@@ -287,7 +287,8 @@ def pairs(
     `kernel` over `other`.
 
     `gain`: each rung and the rung below it, each at its best. `null`: the reference's call as a
-    candidate beside itself. `twins`: configurations of two kernels with the same binary, which only
+    candidate beside itself. `apart`: the reference beside candidates in separate rounds, over that in
+    its own. `twins`: configurations of two kernels with the same binary, which only
     chance can tell apart. Ratios come from the rounds in which both were timed, with
     between-process and within-run intervals. Without a confirmation there are only gains, from
     ratios to the reference.
@@ -317,6 +318,8 @@ def pairs(
         for first in group:
             if first[0] == reference:
                 compared.append(("null", first, first, finalists.ratio(key, first)))
+                if apart := finalists.apart(key, first):
+                    compared.append(("apart", first, first, apart))
         of_binary = {name: binaries.get((name[0], key[0], name[1])) for name in group}
         alike = defaultdict[str | None, list[Name]](list)
         for name, sha256 in of_binary.items():
