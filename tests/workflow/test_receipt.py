@@ -57,9 +57,17 @@ def scaled(factor, spread=1.0):
     return change
 
 
+def written_out(problem):
+    """Name three numbers in a problem where one says all."""
+    for name in ("padding", "offset"):
+        if not isinstance(problem[name], str):
+            problem[name] = f"{problem[name]},{problem[name]},{problem[name]}"
+
+
 ANSWERS = [
     (lambda *_: None, 0, "reproduced"),
     (scaled(1.02), 0, "reproduced"),
+    (lambda _, result, __: written_out(result["problem"]), 0, "reproduced"),
     (scaled(1.2), 3, "not reproduced"),
     (scaled(0.8), 3, "not reproduced"),
     (scaled(1.04, 1.04), 5, "not distinguishable"),

@@ -8,6 +8,7 @@ import math
 import re
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ladder.measuring.trial import WITHIN_BUDGET
 from ladder.measuring.verdict import SCHEMA, Estimate, OnProblem, Outcome, Verdict
 from ladder.model.kernel import INCLUDE, KIND_OF, Configuration, Kernel
 from ladder.model.kernel_file import known, parse
-from ladder.model.problem import VARIED, Problem
+from ladder.model.problem import VARIED, Problem, joined
 
 MOST_BYTES = 2_000_000
 """The size of a receipt, at most."""
@@ -197,10 +198,16 @@ def _asked(data: Mapping[str, Any]) -> dict[tuple[str, str, int], Measured]:
     for then in data["problems"]:
         for before in then["outcomes"]:
             if before["status"] not in ("skipped", "compiled"):
-                problem = Problem(**then["problem"])
+                problem = _as_here(Problem(**then["problem"]))
                 key = before["configuration"], problem.element_type, problem.seed
                 asked.setdefault(key, {})[problem] = then, before
     return asked
+
+
+def _as_here(problem: Problem) -> Problem:
+    """Return a problem as campaigns write it: padding `1,1,2` is 1."""
+    padding, offset = joined(problem.paddings, 2), joined(problem.offsets)
+    return replace(problem, padding=padding, offset=offset)
 
 
 def _rebuilt(data: Mapping[str, Any], source: Path) -> Kernel:
