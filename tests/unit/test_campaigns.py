@@ -25,6 +25,7 @@ WIDE = (
 
 
 MINE = (HOME / "kernels" / "cpu" / "02_reordered_ikj.c").read_text()
+RIVAL = MINE.replace("---\n", "---\nrival: true\n", 1)
 
 
 @pytest.fixture
@@ -112,8 +113,9 @@ def test_what_is_published_is_measured_and_not_what_else_lies_there(checkout):
     message = r"config/reproduce\.yaml: kernels: got published, but .*published has none"
     with pytest.raises(InputError, match=message):
         campaigns().targets("reproduce")
-    published(checkout, "02_reordered_ikj", "09_removed_since")
+    published(checkout, "02_reordered_ikj", "09_removed_since", "62_rival")
     kernel(checkout, "02_mine", MINE)
+    kernel(checkout, "62_rival", RIVAL)
     kernel(checkout, "03_half", HALF)
     kernel(checkout, "04_other_type", MINE)
     run = campaigns()

@@ -30,6 +30,10 @@ def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():
             assert set(claim.rows["problem"]) <= {problem.label for problem in problems}, claim.id
             assert set(claim.rows.get("kernel", ())) <= names, claim.id
             assert set(claim.rows["state"]) <= {*plan.limits.states, "sustained"}, claim.id
+    asked = {claim.id: claim for claim in definitions.read(HOME)}
+    for entry in judged.read_published(HOME):  # each item of each claim
+        item = asked[judged.claim_of(entry)].item(tuple(entry["key"]))
+        assert {item[name] for name in ("kernel", "other") if name in item} <= names, entry["id"]
 
 
 def finding(value, half=0.0, processes=5, machines=0):

@@ -79,11 +79,12 @@ class Campaigns:
         return (self._narrowed_to_claim(data, source) if "claim" in data else data), source
 
     def _published_ids(self, source: str, element_types: Sequence[str]) -> list[str]:
-        """Return the ids of the kernels published in these element types that are here. Raises
-        `InputError` if none is.
+        """Return the ids of the rungs published in these element types that are here. Rivals need
+        more than `make` installs, and no claim is about them. Raises `InputError` if none is.
         """
         folder = places.published()
-        ids = here().intersection(kernel_ids(featured(folder).values(), element_types))
+        published = here().intersection(kernel_ids(featured(folder).values(), element_types))
+        ids = published - {id for id, kernel in self.kernels.items() if kernel.rival}
         if not ids:
             raise InputError(
                 f"{source}: kernels: got published, but {folder} has none of the "
