@@ -25,15 +25,14 @@ def tried(story: Story, kernel: str) -> str:
     """Return a table of changes to a rung, from the study `tried`: each change's speedup over the
     rung without it.
     """
-    columns = ["change", "problem", "times as fast", "95 %, within-run", "configuration"]
+    columns = ["change", "problem", "times as fast, 95 % within-run", "configuration"]
     tables = []
     for answer in study_answers.of(story.root, "tried"):
         rows = [
             [
                 change["what"],
                 problem_text(change["problem"]),
-                f"×{change['ratio']:.3f}",
-                f"{change['low']:.3f} to {change['high']:.3f}",
+                verdicts.plus_minus(change["ratio"], change["low"], change["high"]),
                 f"`{change['configuration']}`",
             ]
             for change in answer.measured["changes"]
@@ -151,8 +150,8 @@ def stale(story: Story, answer: Answer, before: str, after: str = "") -> str:
 
 
 def claimed(story: Story) -> str:
-    """Return a table of claims: each claim, where it holds, its value, the range predicted for
-    another machine, and the states of the data judged by it. A claim about many items has no value.
+    """Return a table of claims: each claim, where it holds, its value, that predicted for another
+    machine, and the states of the data judged by it. A claim about many items has no value.
     """
     claims, rows = report.grouped(story.entries, claim_of), []
     for claim in definitions.read(story.root):
@@ -168,7 +167,7 @@ def claimed(story: Story) -> str:
             cells[0] = f"{value} ({end.rstrip(')')})"
             if limit := known.prediction:
                 ends = (known.value * math.exp(sign * limit.half) for sign in (-1, 1))
-                cells[1] = " to ".join(verdicts.plus_minus(end, end, end, percent) for end in ends)
+                cells[1] = verdicts.plus_minus(known.value, *ends, percent)
         judged = Counter(entry["state"] for entry in entries)
         states = " · ".join(
             f"{sign} {judged[state]}" for state, sign in SIGNS.items() if judged[state]
