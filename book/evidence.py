@@ -166,8 +166,8 @@ def claimed(story: Story) -> str:
             value = verdicts.plus_minus(known.value, known.low, known.high, percent)
             cells[0] = f"{value} ({end.rstrip(')')})"
             if limit := known.prediction:
-                ends = (known.value * math.exp(sign * limit.half) for sign in (-1, 1))
-                cells[1] = verdicts.plus_minus(known.value, *ends, percent)
+                low, high = (known.value * math.exp(sign * limit.half) for sign in (-1, 1))
+                cells[1] = verdicts.plus_minus(known.value, low, high, percent)
         judged = Counter(entry["state"] for entry in entries)
         states = " · ".join(
             f"{sign} {judged[state]}" for state, sign in SIGNS.items() if judged[state]
