@@ -400,6 +400,11 @@ def worded(measured: Mapping[str, Any]) -> dict[str, Any]:
             f"{same['covered']:.1%} of differences on one device lie within their interval, from "
             f"{same['pairs']} pairs of runs; least, {share(same['problems'][least])}: {least}"
         )
+    beside = {"null": "itself", "null_sustained": "itself, sustained", "apart": "other rounds"}
+    for name, what in beside.items():
+        if (counted := measured[name])["pairs"]:
+            called = f"{counted['called_different']:.1%} of {counted['pairs']} pairs"
+            short += f"; {called} of the baseline beside {what} are called different"
     return {
         "question": "Do results repeat?",
         "short": short,
