@@ -1,19 +1,15 @@
 """Make the part of a page about the fastest rungs of 16-bit elements beside cuBLAS."""
 
-import math
 from collections.abc import Sequence
 
 from ladder.core.stats import geometric_mean
 from ladder.figures.data import View
+from ladder.figures.shapes import aligned_to, groups, large, over_algorithm
 from ladder.model.baselines import ALGORITHMS
-from ladder.model.problem import Problem
 
 from book.data import Row, Story
 from book.markdown import kernel_text, markdown_table, number, problem_text, rate_text, share_text
 from book.past import fastest_of
-
-LARGE = 500
-"""The throughput in TFLOP/s from which on a problem with aligned rows counts as large."""
 
 
 def held_out_of_16_bits(story: Story, name: str, element_type: str) -> str:
@@ -34,10 +30,10 @@ def unseen(story: Story, name: str, element_type: str, *problems: str) -> str:
         [
             problem_text(problem),
             f"{'≈ ' * share_text(data, row).startswith('≈')}{number(row['ratio'], '×')}",
-            number(_over(data, row, "cublaslt_best"), "×"),
+            number(over_algorithm(data, row), "×"),
             rate_text(data, row),
             kernel_text(row["kernel"]),
-            f"{2 * math.gcd(8, *_leading(row))} bytes",
+            f"{aligned_to(row)} bytes",
         ]
         for problem, row in ((problem, fastest[problem]) for problem in problems)
     ]
@@ -57,21 +53,16 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
     problems, and on how many they are ahead: over cuBLAS's choice, and over the faster one of that
     choice and the fastest algorithm that was timed.
     """
-    groups: dict[str, list[tuple[float, float]]] = {
-        f"large shapes ({LARGE} TFLOP/s or more)": [],
-        "smaller ones": [],
-        "whose rows do not begin at 16 bytes": [],
-    }
-    large, small, unaligned = groups.values()
-    for row in rows:
-        group = unaligned if not _is_aligned(row) else large if row["tflops"] >= LARGE else small
-        group.append(
-            (float(row["ratio"]), min(float(row["ratio"]), _over(data, row, "cublaslt_best")))
-        )
-    known = {what: [*zip(*group, strict=True)] for what, group in groups.items() if group}
+    names = (
+        f"large shapes ({large(data):.0f} TFLOP/s or more)",
+        "smaller ones",
+        "whose rows do not begin at 16 bytes",
+    )
+    parts = zip(names, groups(data, rows), strict=True)
+    known = {what: [*zip(*group, strict=True)][1:] for what, group in parts if group}
     means = [f"{geometric_mean(of[0]):.2f} on {len(of[0])} {what}" for what, of in known.items()]
     others = [f"{geometric_mean(of[1]):.2f}" for of in known.values()]
-    chosen, fastest = zip(*large, *small, *unaligned, strict=True)
+    chosen, fastest = ([ratio for of in known.values() for ratio in of[place]] for place in (0, 1))
     ahead, of_fastest = (sum(ratio >= 1 for ratio in ratios) for ratios in (chosen, fastest))
     # a search labels the algorithm that it finds with all its parameters
     searched = data.summary["configuration"].str.startswith("ID=").any()
@@ -81,22 +72,3 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
         f"algorithms {', '.join(others)} (geometric means). Ahead on {ahead} ({of_fastest}) of all "
         f"{len(rows)}; {min(chosen):.2f} ({min(fastest):.2f}) on the worst"
     )
-
-
-def _over(data: View, row: Row, baseline: str) -> float:
-    """Return a rung's speedup over a baseline in the rounds that timed both; infinite if the
-    baseline was not timed.
-    """
-    both = data.over(row["kernel"], baseline, row["problem"])
-    return float(both["ratio"]) if both else math.inf
-
-
-def _is_aligned(row: Row) -> bool:
-    """Return whether all rows of a problem's operands begin at 16 bytes."""
-    return math.gcd(8, *_leading(row)) == 8
-
-
-def _leading(row: Row) -> tuple[int, int, int]:
-    """Return the leading dimensions of A, B and C."""
-    problem = Problem(row["m"], row["n"], row["k"], padding=row["padding"])
-    return problem.lda, problem.ldb, problem.ldc

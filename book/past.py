@@ -2,16 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-import pandas as pd
 from ladder.core.stats import geometric_mean
 from ladder.figures.data import View
+from ladder.figures.shapes import fastest_rungs
 
 from book.data import Row, Story, Unmeasured
 
-ACCURATE = 1.05
-"""An error counts as no larger than the reference's up to this factor."""
 TUNED = (
     "256",
     "512",
@@ -27,25 +24,6 @@ TUNED = (
     "8192x8192x128",
 )
 """The problems that the rungs were tuned on. What holds in general, the other problems say."""
-
-
-def reference_errors(data: View) -> pd.Series:
-    """Return the error of the reference on each problem."""
-    reference = data.best[data.best["kernel"] == data.reference]
-    return reference.set_index("problem")["frobenius_error"]
-
-
-def fastest_rungs(data: View) -> list[Any]:
-    """Return the row of `best` of the fastest rung on every problem, in its fastest configuration.
-
-    Rungs whose error is at most `ACCURATE` times cuBLAS's have precedence. There may be none:
-    cuBLAS may split K into more and shorter sums.
-    """
-    errors = reference_errors(data)
-    rungs = data.best[data.best["kernel"].isin(data.kernels)]
-    precise = rungs["frobenius_error"] <= ACCURATE * rungs["problem"].map(errors)
-    by_merit = rungs.assign(precise=precise).sort_values(["precise", "ratio"])
-    return [by_merit[by_merit["problem"] == problem].iloc[-1] for problem in data.order]
 
 
 def fastest_on(story: Story, kernel: str) -> tuple[list[str], int]:

@@ -9,6 +9,7 @@ from ladder.analysis.kernel_model import SECTOR_BYTES
 from ladder.claims.definitions import NOTHING
 from ladder.core.types import ELEMENT_TYPES
 from ladder.figures.data import lettered
+from ladder.figures.shapes import ACCURATE
 from ladder.model.kernel import COMPILERS
 
 from book import loops
@@ -25,7 +26,6 @@ from book.markdown import (
     rate_text,
     whence,
 )
-from book.past import ACCURATE
 from book.runs import correlations, limits
 
 NEGLIGIBLE = 4.0

@@ -26,20 +26,22 @@ def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
         (["02_naive_coalesced"], [2.7, 2.6, 2.8]),
     ):
         best.loc[at & best["kernel"].isin(kernels), ["ratio", "ratio_low", "ratio_high"]] = ratio
-    squares, others = draw(changed(dataset, best=best), "performance").axes
-    above = {text.get_position()[0]: text.get_text() for text in squares.texts}
+    figure = draw(changed(dataset, best=best), "performance")
+    others = figure.axes[-1]
     beside = {text.get_position()[1]: text.get_text() for text in others.texts}
     labels = [label.get_text() for label in others.get_yticklabels()]
-    assert above[4096] == "05\n≈03"
-    assert beside[labels.index("256×256×16384")] == "05 ≈03"
-    assert squares.get_title(loc="left") == "fastest of rungs and cuBLAS:"
+    assert beside[labels.index("256×256×16384")] == "05 ≈03: 300 %"
+    data = View(*changed(dataset, best=best), "warm")
+    rungs = data.best[data.best["kernel"].isin(data.plain) & (data.best["ratio_low"] > 1)]
+    ahead = f"ahead of cuBLAS on {rungs['problem'].nunique()} of 10 problems"
+    assert words(figure)[0].replace("\n", " ").endswith(ahead)
 
 
 def test_intervals_and_marks_are_drawn(dataset):
     best = rows(dataset, state="warm", kernel="05_register_tile")
     of_squares = best[best["problem"].str.isdigit()].sort_values("m")
-    figure = draw(dataset, "ratio")
-    squares, others = figure.axes
+    figure = draw(dataset, "performance")
+    squares, others = figure.axes[0], figure.axes[-1]
     drawn = lines(squares)["05 register tile"].get_ydata()
     assert drawn == pytest.approx(100 * of_squares["ratio"].to_numpy())
     bands = [band.get_paths()[0].vertices[:, 1] for band in squares.collections if band.get_paths()]
@@ -55,30 +57,40 @@ def test_intervals_and_marks_are_drawn(dataset):
     assert "t: throttled, the clock was held down" in note(figure)
 
 
+def test_what_lies_outside_the_panels_is_counted_and_tensor_cores_have_a_panel(dataset):
+    figure = draw(dataset, "performance")
+    (count,) = re.findall(r"Outside the panels: (\d+) points", caption(figure))
+    data = View(*dataset, "warm")
+    near = data.best[~data.best["kernel"].isin(data.apart)]
+    low, high = figure.axes[0].get_ylim()
+    outside = ((100 * near["ratio"] < low) | (100 * near["ratio"] > high)).sum()
+    assert int(count) == outside > 0
+    assert figure.axes[1].get_title(loc="left") == "tensor cores"
+    assert set(lines(figure.axes[1])) == {data.nice(name) for name in data.apart}
+
+
 @pytest.mark.parametrize("state", ["warm", "cold"])
-def test_the_ladder_is_shown_at_one_size_with_means_over_one_set(dataset, state):
+def test_the_ladder_is_shown_at_one_size_and_says_what_is_fastest_where_and_when(dataset, state):
     figure = draw(dataset, "ladder", state)
-    assert words(figure)[0] == f"Throughput at M = N = K = 4096 on NVIDIA Made Up, float32, {state}"
-    ((count, those),) = re.findall(
-        r"over the (\d+) problems that every rung has: ([^.]*)\.", note(figure)
-    )
-    assert (count, len(those.split(", "))) == ("10", 10)
-    (axes,) = figure.axes
     data = View(*dataset, state)
+    ratios = data.at("4096").loc[data.plain, "ratio"]
+    fastest = f"{data.nice(ratios.idxmax())}, {three(100 * ratios.max())} % of cuBLAS"
+    assert words(figure)[0] == f"Fastest: {fastest}"
+    assert caption(figure).startswith(f"{data.measured} %: of cuBLAS.")
+    (axes,) = figure.axes
     names = [data.nice(kernel) for kernel in data.names]
     assert list(cells(axes)) == names
     bars = {bars.get_label(): bars.patches[0].get_hatch() for bars in axes.containers}
     assert (bars["05_register_tile"] == "....") == (state == "cold")  # timed warm
 
 
-def test_a_row_of_the_ladder_has_its_bar_interval_rate_share_and_mean(dataset):
+def test_a_row_of_the_ladder_has_its_bar_interval_rate_and_share(dataset):
     best = rows(dataset, state="warm", problem="4096").set_index("kernel")
-    ratios = rows(dataset, state="warm", kernel="05_register_tile")["ratio"]
     at = best.loc["05_register_tile"]
     (axes,) = draw(dataset, "ladder").axes
-    values = [at["tflops"], 100 * at["ratio"], 100 * np.exp(np.log(ratios).mean())]
-    assert cells(axes)["05 register tile"][:3] == [three(value) for value in values]
-    assert heads(axes) == ["TFLOP/s", "% of cuBLAS", "mean of 10", "over rung"]
+    values = [at["tflops"], 100 * at["ratio"]]
+    assert cells(axes)["05 register tile"][:2] == [three(value) for value in values]
+    assert heads(axes) == ["TFLOP/s", "%", "over rung"]
     assert not any("×" in cell for cell in cells(axes)["20 tensor cores"])  # it is not ranked
     lengths = [bar.get_width() for bar in axes.patches]
     assert lengths == pytest.approx(list(best.loc[View(*dataset, "warm").names, "tflops"]))
@@ -90,51 +102,60 @@ def test_a_row_of_the_ladder_has_its_bar_interval_rate_share_and_mean(dataset):
     assert "White cuts" in caption(axes.figure)
 
 
-def test_means_leave_out_what_a_rung_has_not(dataset):
-    best = dataset[0]["best"].query("kernel != '10_block_tile_128' or m != 2049")
-    figure = draw(changed(dataset, best=best), "ladder")
-    assert "over the 9 problems that every rung has" in note(figure)
-    assert "2049" not in note(figure)
-
-
 def test_gains_say_what_pairs_say(dataset):
     (axes,) = draw(dataset, "ladder").axes
-    assert "faster (08)" in cells(axes)["10 block tile 128"][3]
-    assert re.fullmatch(r"≈ ×[01][.0-9]* \(07\)", cells(axes)["08 padded shared"][3])
-    slower = dataset[0]["pairs"].assign(verdict="slower")
-    (axes,) = draw(changed(dataset, pairs=slower), "ladder").axes
-    assert "slower (08)" in cells(axes)["10 block tile 128"][3]
+    assert re.fullmatch(r"×[01][.0-9]* \(08\)", cells(axes)["10 block tile 128"][2])
+    assert re.fullmatch(r"≈ ×[01][.0-9]* \(07\)", cells(axes)["08 padded shared"][2])
+    same = dataset[0]["pairs"].assign(verdict="not distinguishable")
+    (axes,) = draw(changed(dataset, pairs=same), "ladder").axes
+    assert cells(axes)["10 block tile 128"][2].startswith("≈ ")
 
 
 def test_a_gain_is_over_the_rung_that_a_rung_builds_on(dataset, monkeypatch):
     """`pairs.csv` may compare with another one. A rung that was not measured is nobody's base."""
     (axes,) = draw(dataset, "ladder").axes
-    assert cells(axes)["16 thin edge"][3] == ""  # builds on rung 13
+    assert cells(axes)["16 thin edge"][2] == ""  # builds on rung 13
     kernel = replace(known()["10_block_tile_128"], builds_on="05_register_tile")
     monkeypatch.setattr("ladder.figures.data.known", lambda: {**known(), kernel.name: kernel})
     (axes,) = draw(changed(dataset, pairs=dataset[0]["pairs"]), "ladder").axes
     best = rows(dataset, state="warm", problem="4096").set_index("kernel")["tflops"]
-    factor, _, over = cells(axes)["10 block tile 128"][3].partition(" faster ")
+    factor, _, over = cells(axes)["10 block tile 128"][2].partition(" ")
     assert over == "(05)"
     expected = best["10_block_tile_128"] / best["05_register_tile"]
     assert float(factor[1:]) == pytest.approx(expected, rel=0.02)
 
 
-def test_the_headline_has_a_bar_for_each_rung_and_breaks_its_axis_beyond_the_baseline(dataset):
+@pytest.mark.parametrize("most", [12, 3])
+def test_the_headline_has_a_bar_for_each_step_and_the_numbers_of_all_others(
+    dataset, monkeypatch, most
+):
+    monkeypatch.setattr("ladder.figures.headline.MOST", most)
     best = dataset[0]["best"].copy()
-    best.loc[best["kernel"] == "16_thin_edge", "ratio"] *= 4
+    best.loc[best["kernel"] == "16_thin_edge", ["ratio", "tensor_cores"]] *= 4
+    best.loc[best["kernel"] == "16_thin_edge", "tensor_cores"] = True
     data = View(*changed(dataset, best=best), "warm")
     figure = figures.draw("headline", data)
-    percent = 100 * data.at(data.headline).loc[data.kernels, "ratio"]
-    near, far = figure.axes
-    for axes in (near, far):
-        assert [bar.get_width() for bar in axes.patches] == pytest.approx(list(percent))
-    (diamond,) = [line for line in far.get_lines() if line.get_marker() == "D"]
-    sustained = data.sustained.set_index("kernel")["ratio"]
-    assert diamond.get_xdata() == pytest.approx([100 * sustained["16_thin_edge"]])
-    assert near.get_xlim() == (0, 125)
-    assert far.get_xlim()[0] > 125
-    assert sorted(words(figure)[2:]) == sorted(f"{value:.3g} %" for value in percent)
+    every = data.at(data.headline).loc[data.plain]
+    highest, bars = 0.0, []
+    for _, row in every.iterrows():
+        if most == 12 or row["ratio_low"] > highest:
+            bars.append(100 * row["ratio"])
+        highest = max(highest, row["ratio_high"])
+    (axes,) = figure.axes
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx(bars)
+    assert (len(bars) < len(every)) == (most == 3)
+    texts = [text.strip() for text in words(figure)[2:]]
+    assert texts == [f"{share:.3g} %" for share in bars]
+    of_tensor, held = data.at(data.headline)["ratio"], data.sustained.set_index("kernel")["ratio"]
+    said = (
+        f"16 {100 * of_tensor['16_thin_edge']:.3g} % ({100 * held['16_thin_edge']:.3g} % sustained)"
+    )
+    assert f"On tensor cores: {said}." in caption(figure)
+    assert words(figure)[0].replace("\n", " ") == (
+        f"From {bars[0]:.3g} % to {max(bars):.3g} % of cuBLAS in {len(bars)} steps on CUDA cores"
+    )
+    left_out = {f"{100 * row:.3g} %" for row in every["ratio"]} - set(texts)
+    assert all(share in caption(figure) for share in left_out)
 
 
 def test_energy_has_the_range_of_its_processes(dataset):
@@ -173,7 +194,7 @@ def test_gpus_are_compared_on_what_all_measured(dataset):
 def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(compiled):
     summary = compiled[0]["summary"].set_index(["kernel", "configuration", "problem"])["ratio"]
     (axes,) = draw(compiled, "compilers").axes
-    assert axes.get_title(loc="left") == "compiler=nvrtc\nmaxrregcount=128"
+    assert axes.get_title(loc="left") == "compiler=nvrtc maxrregcount=128"
     assert axes.get_xlabel() == "% faster than nvcc"
     for place, kernel in enumerate(("03_shared_tile", "05_register_tile")):
         changes = []

@@ -125,16 +125,7 @@ def test_cuda_kernels_are_not_compiled_without_a_gpu(smoke):
 
 def test_every_figure_and_page_is_there(smoke):
     figures = smoke.device / "figures"
-    names = [
-        "headline",
-        "performance",
-        "ratio",
-        "ladder",
-        "roofline",
-        "accuracy",
-        "samples",
-        "parameters-03_blocked",
-    ]
+    names = ["headline", "performance", "ladder", "roofline", "accuracy", "parameters-03_blocked"]
     for name in names:
         assert (figures / f"{name}-warm.svg").stat().st_size > 5000, name
     assert not list(figures.glob("gpus-*"))  # there is one device

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.core.types import ELEMENT_TYPES
-from ladder.figures.data import REFERENCE, WIDTH, View
+from ladder.figures.data import REFERENCE, SIZE, WIDTH, View, three
 from ladder.figures.labels import name_points
-from ladder.figures.layout import finish, logarithmic, panels
+from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of
 from ladder.model.baselines import is_baseline
 
 ON_CUDA, ON_TENSOR, ROUNDED = "#4477aa", "#228833", ["#ee6677", "#aa3377", "#ccbb44"]
@@ -19,6 +19,8 @@ ON_CUDA, ON_TENSOR, ROUNDED = "#4477aa", "#228833", ["#ee6677", "#aa3377", "#ccb
 black.
 """
 BOUND = ":"
+FEW = 3
+"""The most members of a class that all have a line and a name."""
 
 
 def _classes(data: View) -> dict[str, tuple[list[str], str]]:
@@ -50,7 +52,7 @@ def _handles(data: View, classes: Mapping[str, tuple[list[str], str]]) -> list[L
     entries = []
     for name, (members, color) in classes.items():
         briefs = [data.brief(kernel) for kernel in members]
-        named = f" ({len(members)})" if len(members) > 3 else f": {', '.join(briefs)}"
+        named = f" ({len(members)})" if len(members) > FEW else f": {', '.join(briefs)}"
         if briefs == [name]:
             named = ""
         entries.append(Line2D([], [], color=color, marker="o", label=f"{name}{named}"))
@@ -63,16 +65,17 @@ def _handles(data: View, classes: Mapping[str, tuple[list[str], str]]) -> list[L
 
 
 def _against_k(
-    axes: Axes, rows: pd.DataFrame, column: str, classes: Mapping[str, tuple[list[str], str]]
+    axes: Axes, rows: pd.DataFrame, classes: Mapping[str, tuple[list[str], str]]
 ) -> None:
-    """Draw the median of each class at each K, and the range from its smallest to its largest
-    error.
+    """Draw the largest error of an element at each K: a line for each kernel of a class of up to
+    `FEW`, for others the median with bars from the smallest to the largest error.
     """
     for members, color in classes.values():
-        mine = rows[rows["kernel"].isin(members) & (rows[column] > 0)].groupby("k")[column]
-        at = mine.agg(["min", "median", "max"]).sort_index()
-        axes.fill_between(at.index, at["min"], at["max"], color=color, alpha=0.2, lw=0, zorder=2)
-        axes.plot(at.index, at["median"], "o-", color=color, ms=3.0, zorder=4)
+        mine = rows[rows["kernel"].isin(members) & (rows["component_error"] > 0)]
+        for _, drawn in mine.groupby("kernel" if len(members) <= FEW else lambda _: 0):
+            at = drawn.groupby("k")["component_error"].agg(["min", "median", "max"]).sort_index()
+            axes.vlines(at.index, at["min"], at["max"], color=color, lw=1.6, zorder=2)
+            axes.plot(at.index, at["median"], "o-", color=color, ms=5.0, zorder=4)
 
 
 def _bounds(axes: Axes, rows: pd.DataFrame, classes: Mapping[str, tuple[list[str], str]]) -> None:
@@ -87,128 +90,96 @@ def _bounds(axes: Axes, rows: pd.DataFrame, classes: Mapping[str, tuple[list[str
 
 
 def accuracy(data: View) -> Figure:
-    """Draw the errors of the best configurations by class: against K, and of each kernel against
-    its speed.
+    """Draw the errors of the best configurations by class: of elements against K, with their bound,
+    and of matrices against speed.
     """
     rows = data.best[data.best["frobenius_error"].notna()]
-    height = 3.2
-    figure, grid = panels(3, height)
+    height = 3.6
+    figure, (by_element, by_speed) = panels(2, height)
     classes = _classes(data)
-    by_norm, by_element, by_speed = grid
-    _against_k(by_norm, rows, "frobenius_error", classes)
-    _against_k(by_element, rows, "component_error", classes)
+    _against_k(by_element, rows, classes)
     _bounds(by_element, rows, classes)
-    by_norm.set(title="error of the matrix", ylabel=r"$|C-R|_F\,/\,|R|_F$ (log)")
-    by_element.set(title="largest error of an element", ylabel=r"$|C-R|\,/\,(|A||B|)$ (log)")
-    for axes in (by_norm, by_element):
-        axes.set_xlabel("K (log)")
-        logarithmic(axes)
-        logarithmic(axes, "x")
+    by_element.set(
+        title="largest error of an element", xlabel="K (log)", ylabel=r"$|C-R|\,/\,(|A||B|)$ (log)"
+    )
+    logarithmic(by_element)
+    logarithmic(by_element, "x")
     named = []
     positive = rows[rows["frobenius_error"] > 0]
+    speed = np.exp(np.log(positive["ratio"]).groupby(positive["kernel"]).mean())
+    error = positive.groupby("kernel")["frobenius_error"].median()
     for members, color in classes.values():
-        for kernel in members:
-            mine = positive[positive["kernel"] == kernel]
-            if len(mine):
-                x, y = (
-                    100 * float(np.exp(np.log(mine["ratio"]).mean())),
-                    float(mine["frobenius_error"].median()),
-                )
-                by_speed.plot(x, y, "o", color=color, ms=5.0, zorder=4, label=kernel)
+        mine = [kernel for kernel in members if kernel in speed.index]
+        for kernel in mine:
+            x, y = 100 * float(speed[kernel]), float(error[kernel])
+            by_speed.plot(x, y, "o", color=color, ms=6.0, zorder=4, label=kernel)
+            if len(mine) <= FEW or kernel in (max(mine, key=speed.get), min(mine, key=speed.get)):
                 named.append((x, y, data.brief(kernel), color))
     by_speed.set(
-        title="error and speed, means of all problems",
+        title="error of the matrix, and speed: means of all problems",
         xlabel=f"% of {data.nice(data.reference)} (log)",
         ylabel=r"$|C-R|_F\,/\,|R|_F$ (log)",
     )
     logarithmic(by_speed)
     logarithmic(by_speed, "x")
-    name_points(by_speed, named, 7.0, 0.75 * WIDTH / 3, 0.7 * height)
+    name_points(by_speed, named, SIZE, 0.75 * WIDTH, 0.7 * height)
     caption = [
-        f"Against float64, operands {data.distribution}. Lines: the median of a class; bands: from "
-        "its smallest to its largest error."
+        f"Against float64, operands {data.distribution}. Lines: medians; bars: from the smallest to "
+        "the largest error of a class."
     ]
     details = [
         "Errors are those of the check of the sweep, for the best configuration of each problem.",
-        "The third panel shows the geometric mean of the ratios and the median of the errors.",
+        "The panel of speed shows the geometric mean of the ratios and the median of the errors.",
     ]
-    return finish(
-        figure, data, f"Accuracy on {data.device}", _handles(data, classes), caption, details
-    )
+    precise = error[error.index.isin(data.kernels)]
+    title = "Errors against float64"
+    if len(precise) and data.reference in error.index:
+        best, reference = str(precise.idxmin()), data.nice(data.reference)
+        title = f"{data.nice(best)} has {three(precise[best] / error[data.reference])} times the error of {reference}"
+    return finish(figure, data, title, _handles(data, classes), caption, details)
 
 
 def distributions(data: View) -> Figure:
-    """Draw, for each distribution and class, the range of the kernels' largest errors over all
-    problems, in units of roundoff.
+    """Draw, for each distribution and class, the range of the kernels' largest errors of an element
+    over all problems, in units of roundoff, and the bound.
     """
     rows = data.best[data.best["frobenius_error"].notna()]
-    figure, grid = panels(2, 3.6)
     roundoff = ELEMENT_TYPES[data.element_type].unit_roundoff
-    names, classes = list(dict.fromkeys(rows["distribution"])), _classes(data)
-    for axes, column, title in zip(
-        grid,
-        ("frobenius_error", "component_error"),
-        ("error of the matrix", "largest error of an element"),
-        strict=True,
-    ):
-        for place, (members, color) in enumerate(classes.values()):
-            largest = (
-                rows[rows["kernel"].isin(members)].groupby(["distribution", "kernel"])[column].max()
-                / roundoff
-            )
-            largest = largest[largest > 0]
-            aside = 0.8 * ((place + 0.5) / len(classes) - 0.5)
-            for index, name in enumerate(names):
-                values = largest[name] if name in largest else largest[:0]
-                if len(values):
-                    axes.plot(
-                        [index + aside] * 2,
-                        [min(values), max(values)],
-                        "_-",
-                        color=color,
-                        ms=4.0,
-                        zorder=3,
-                    )
-                    axes.plot(
-                        index + aside, float(np.median(values)), "o", color=color, ms=4.5, zorder=4
-                    )
-            if column == "component_error":
-                bounds = (
-                    rows[rows["kernel"].isin(members)]
-                    .groupby("distribution")["component_bound"]
-                    .max()
-                    / roundoff
-                )
-                half = 0.4 / len(classes)
-                at = np.arange(len(names)) + aside
-                axes.hlines(
-                    [bounds.get(name, np.nan) for name in names],
-                    at - half,
-                    at + half,
-                    color=color,
-                    ls=BOUND,
-                    zorder=2,
-                )
-        axes.set_xticks(np.arange(len(names)), names, rotation=90)
-        axes.set(xlabel="", ylabel="units of roundoff (log)", title=title)
-        axes.set_xlim(-0.6, len(names) - 0.4)
-        logarithmic(axes)
-    most = rows[rows["precision"].isna()].groupby("distribution")["k"].max()
-    ks = [most.get(name, np.nan) for name in names]
-    grid[1].hlines(
-        ks, np.arange(len(names)) - 0.45, np.arange(len(names)) + 0.45, color="#999999", zorder=1
+    rows = rows.assign(
+        error=rows["component_error"] / roundoff, bound=rows["component_bound"] / roundoff
     )
+    names, classes = list(dict.fromkeys(rows["distribution"])), _classes(data)
+    figure, (axes,) = panels(1, inches(1.8 * len(names) + 3))
+    for place, (members, color) in enumerate(classes.values()):
+        mine = rows[rows["kernel"].isin(members)]
+        largest = mine.groupby(["distribution", "kernel"])["error"].max()
+        largest = largest[largest > 0]
+        bounds = mine.groupby("distribution")["bound"].max()
+        aside = 0.8 * ((place + 0.5) / len(classes) - 0.5)
+        for index, name in enumerate(names):
+            y = index + aside
+            if name in largest:
+                values = largest[name]
+                ends, middle = [values.min(), values.max()], float(values.median())
+                axes.plot(ends, [y] * 2, "|-", color=color, ms=5.0, zorder=3)
+                axes.plot(middle, y, "o", color=color, ms=6.0, zorder=4)
+            axes.plot(bounds.get(name, np.nan), y, ">", color=color, mfc="none", ms=7.0, zorder=4)
+    most = rows[rows["precision"].isna()].groupby("distribution")["k"].max().reindex(names)
+    axes.vlines(most, np.arange(len(names)) - 0.45, np.arange(len(names)) + 0.45, color="#999999")
+    rows_of(axes, names, 0.4)
+    axes.set_xlabel("largest error of an element, units of roundoff (log)")
+    logarithmic(axes, "x")
     sizes = ", ".join(dict.fromkeys(rows["m"].astype(str) + "×" + rows["n"].astype(str)))
     handles = [
-        *_handles(data, classes),
-        Line2D([], [], color="#999999", label="K, the a-priori bound of any order of summation"),
+        *_handles(data, classes)[:-1],
+        Line2D([], [], ls="", marker=">", color="#666666", mfc="none", label="bound of the class"),
+        Line2D([], [], color="#999999", label="K, the bound of any order of summation"),
     ]
+    share = (rows["component_error"] / rows["component_bound"]).max()
+    title = f"No element's error exceeds {100 * share:.2g} % of its bound"
     caption = [
-        f"Largest error of each kernel over all problems of a distribution (M×N = {sizes}, K = "
-        f"{rows['k'].min()} to {rows['k'].max()}): "
-        "the median of a class, and its range. Not drawn: exact results."
+        f"All problems of a distribution (M×N = {sizes}, K = {rows['k'].min()} to "
+        f"{rows['k'].max()}): the median of a class, and its range. Not drawn: exact results."
     ]
     details = ["Against float64. An element's error is relative to that element of |A||B|."]
-    return finish(
-        figure, data, f"Accuracy by distribution on {data.device}", handles, caption, details
-    )
+    return finish(figure, data, title, handles, caption, details)

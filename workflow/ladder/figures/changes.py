@@ -13,8 +13,8 @@ FASTER, SLOWER, WHITE = "#2166ac", "#b2182b", "#ffffff"
 """Blue and red, which color-blind readers can distinguish. Each cell also shows its value as
 text.
 """
-MOST = 40
-"""The most kernels and the most problems: those that changed the most."""
+MOST = {"kernel": 40, "problem": 9}
+"""The most kernels and problems: those that changed the most."""
 FULL = 10.0
 """The change in percent from which a cell has its full color."""
 
@@ -28,16 +28,17 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     `other` is the name of the second.
     """
     every = rows[["kernel", "problem"]].nunique()
+    counts = {name: int((rows["verdict"] == name).sum()) for name in ("faster", "slower")}
     change = (rows["ratio"] - 1).abs().where(rows["verdict"].isin(["faster", "slower"]), 0)
-    for column in every.index:
-        most = change.groupby(rows[column]).max().nlargest(MOST).index
+    for column, count in MOST.items():
+        most = change.groupby(rows[column]).max().nlargest(count).index
         rows = rows[rows[column].isin(most)]
     have = set(rows["kernel"])
     kernels = [kernel for kernel in data.names if kernel in have]
     labels = list(dict.fromkeys(rows["problem"]))
     states = list(dict.fromkeys(rows["state"]))
-    height = inches(1.5, 9.0) * len(kernels) + 1.1
-    figure, grid = panels(len(states), height, most=2 if len(labels) < 12 else 1)
+    height = inches(1.4 * len(kernels) + 5)
+    figure, grid = panels(len(states), height)
     for axes, state in zip(grid, states, strict=True):
         colors = np.ones((len(kernels), len(labels), 3))
         for row in rows[rows["state"] == state].to_dict("records"):
@@ -58,7 +59,7 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
                 f"{change:+.1f}" + ("?" if distinguishable and not row["sure"] else ""),
                 ha="center",
                 va="center",
-                fontsize=7.0,
+                fontsize="small",
                 fontweight=weight,
                 color=color,
             )
@@ -72,10 +73,13 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
         Patch(color=SLOWER, label="slower"),
         Patch(color="#dddddd", label="not distinguishable, or measure again: gray text"),
     ]
-    left_out = [f"Of {count} {name}s, {MOST}." for name, count in every.items() if count > MOST]
+    left_out = [
+        f"Of {count} {name}s, {MOST[name]}." for name, count in every.items() if count > MOST[name]
+    ]
     notes = [
         *left_out,
         f"Change of each kernel's throughput in percent. B is {other}. ?: not significant after "
         "correction for the number of rows.",
     ]
-    return finish(figure, data, "What changed from A to B", handles, notes, ["A is:"])
+    title = f"From A to B, {counts['faster']} values are faster and {counts['slower']} slower"
+    return finish(figure, data, title, handles, notes, ["A is:"])

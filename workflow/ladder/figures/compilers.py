@@ -61,7 +61,7 @@ def compilers(data: View) -> Figure:
     ways, beyond = list(dict.fromkeys(rows["build"])), 0
     widest = max(1.0, FAR * float(np.percentile(rows["percent"].abs(), WIDEST)))
     widest = min(widest, float(rows["percent"].abs().max()) or 1.0)
-    figure, grid = panels(len(ways), inches(1.55, 9.0) * len(data.kernels) + 0.9)
+    figure, grid = panels(len(ways), inches(1.4 * len(data.kernels) + 3))
     random = np.random.default_rng(0)
     for axes, way in zip(grid, ways, strict=True):
         for place, kernel in enumerate(data.kernels):
@@ -73,7 +73,8 @@ def compilers(data: View) -> Figure:
             y = place + random.uniform(-0.3, 0.3, len(percent))
             far = (percent.abs() > widest).to_numpy()
             points(axes, percent[~far], y[~far], mine[~far], RUNG, 4.0)
-            for value, up in zip(percent[far], y[far], strict=True):
+            spread = place + np.linspace(-0.3, 0.3, far.sum())
+            for value, up in zip(percent[far], spread, strict=True):
                 beyond += 1
                 arrow = {
                     "arrowstyle": "->",
@@ -86,7 +87,6 @@ def compilers(data: View) -> Figure:
                     (math.copysign(1.12 * widest, value), up),
                     (math.copysign(0.9 * widest, value), up),
                     arrowprops=arrow,
-                    fontsize=7.5,
                     color=RUNG,
                     ha="right" if value > 0 else "left",
                     va="center",
@@ -99,7 +99,9 @@ def compilers(data: View) -> Figure:
         rows_of(axes, [data.nice(kernel) for kernel in data.kernels])
         axes.set_xlim(-1.15 * widest, 1.15 * widest)
         axes.locator_params(axis="x", nbins=5)
-        axes.set(title=way.replace(" ", "\n"), xlabel=f"% faster than {rows['first'].iloc[0]}")
+        axes.set(title=way, xlabel=f"% faster than {rows['first'].iloc[0]}")
+    medians = rows[rows["build"] == ways[0]].groupby("kernel")["percent"].median()
+    way, ends = ways[0].removeprefix("compiler="), f"{medians.min():+.1f} to {medians.max():+.1f} %"
     caption = [
         "A dot is a configuration and problem of the sweep, in one process; black: the median.",
         f"Arrows: {beyond} differences beyond ±{widest:.3g} %." if beyond else "",
@@ -111,7 +113,7 @@ def compilers(data: View) -> Figure:
     return finish(
         figure,
         data,
-        f"Ways of compiling on {data.device}",
+        f"{way} against {rows['first'].iloc[0]}: {ends} by kernel",
         (),
         caption,
         details,

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from ladder.analysis.kernel_model import KEY
 from ladder.core.types import ELEMENT_TYPES
-from ladder.figures.data import WIDTH, View
+from ladder.figures.data import SIZE, WIDTH, View
+from ladder.figures.labels import LETTER
 from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of
 
 
@@ -51,8 +52,8 @@ def counters(data: View, counts: pd.DataFrame) -> Figure:
     """Draw model and hardware counter: one panel per counter, one line per rung."""
     rows = counts.merge(data.models, on=KEY, how="left", suffixes=("", "_model"))
     names = [data.brief(kernel) for kernel in rows["kernel"]]
-    figure, grid = panels(len(COUNTED), inches(1.3, 9.0) * max(len(rows), 3) + inches(6), most=4)
-    columns = int(0.75 * WIDTH / 4 * 72 / (5.5))
+    figure, grid = panels(len(COUNTED), inches(1.3 * max(len(rows), 3) + 6), most=2)
+    columns = int(0.8 * WIDTH / 2 * 72 / (LETTER * SIZE))
     for axes, (column, (label, model)) in zip(grid, COUNTED.items(), strict=True):
         percent = column.endswith("_percent")
         unit = 1 if percent else rows["flops"] / 2000

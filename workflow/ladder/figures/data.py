@@ -13,15 +13,17 @@ from matplotlib.patches import Patch
 from ladder.analysis.finalists import AS_WARM
 from ladder.analysis.tables import BETWEEN, headline_problem
 from ladder.core import verdicts
-from ladder.core.stats import between_processes, geometric_mean
+from ladder.core.stats import between_processes
 from ladder.core.types import OF_CUDA, rate_unit
-from ladder.core.verdicts import NOT_KNOWN, SAME, UNCONFIRMED
+from ladder.core.verdicts import NOT_KNOWN, SAME
 from ladder.model.baselines import is_baseline
 from ladder.model.hardware_limits import measured_peak, peak_tflops
 from ladder.model.kernel_file import is_rung, known
 
-WIDTH, SIZE = 11.0, 10.0
-"""The width of a figure in inches, and the size of its text in points."""
+WIDTH, SIZE = 8.6, 14.0
+"""The width of a figure in inches, and the size of its text in points: 9 pixels on a screen that is
+400 wide.
+"""
 MOST = 6
 """The most rungs that have a color of their own."""
 GRAY, REFERENCE = "#bdbdbd", "#000000"
@@ -161,8 +163,22 @@ class View:
         operands.
         """
         self.names = [*self.kernels, *self.baselines]
+        tensor = set(self.whole.loc[self.whole["tensor_cores"].astype(bool), "kernel"])
+        self.plain = [kernel for kernel in self.kernels if kernel not in tensor] or self.kernels
+        """The rungs without tensor cores, or all if each uses them."""
+        self.apart = [
+            name
+            for name in self.names
+            if name in easier or (name in self.kernels and name not in self.plain)
+        ]
+        """What panels of other rungs have no place for: it is several times as fast."""
         self.element_type = str(summary["element_type"].iloc[0]) if len(summary) else ""
-        self.described = f"{self.device}, {self.element_type}, {state}"
+        gpus = max(self.references["uuid"].nunique(), 1)
+        self.measured = (
+            f"{'One' if gpus == 1 else gpus} {self.device}, {environment['time'][:10]}, "
+            f"{self.element_type}, {state}."
+        )
+        """On what, when and how all was measured."""
         self.distribution = ", ".join(dict.fromkeys(summary["distribution"].astype(str)))
         of_16_bits = self.element_type in OF_CUDA
         self.peak_name, self.by_clock = (
@@ -213,24 +229,6 @@ class View:
             if self.headline.isdigit()
             else f"M = {row['m']}, N = {row['n']}, K = {row['k']}"
         )
-
-    def common(self) -> list[str]:
-        """Return the problems for which every rung has a result. Means are taken over them."""
-        have = (
-            self.whole[self.whole["kernel"].isin(self.kernels)]
-            .groupby("problem", sort=False)["kernel"]
-            .nunique()
-        )
-        return [problem for problem in self.order if have.get(problem, 0) == len(self.kernels) > 0]
-
-    def mean(self, kernel: str) -> float | None:
-        """Return the geometric mean of a kernel's ratios to the reference over `common`; None
-        without a ratio.
-        """
-        rows = self.whole[
-            (self.whole["kernel"] == kernel) & self.whole["problem"].isin(self.common())
-        ]
-        return geometric_mean(list(rows["ratio"])) if len(rows) else None
 
     def builds_on(self, kernel: str) -> str | None:
         """Return the rung that a rung improves, by its header or as the one before it; None if it
@@ -301,32 +299,16 @@ class View:
         """The rungs that have a color, at most `MOST`, in order.
 
         They are the fastest one without tensor cores at the headline, the fastest ones of all
-        problems, and those that raise the best throughput of the rungs up to them the most, by the
-        geometric mean over `common`.
+        problems, and the others that are fastest at the headline.
         """
         if len(self.kernels) <= MOST:
             return self.kernels
         at = self.at(self.headline)
-        plain = [
-            kernel
-            for kernel in self.kernels
-            if kernel in at.index and not at.loc[kernel, "tensor_cores"]
-        ]
-        first = at.loc[plain, "ratio"].nlargest(1).index
-        rows = self.whole[self.whole["kernel"].isin(self.kernels)].drop_duplicates(
-            ["kernel", "problem"]
-        )
-        fastest = (
-            rows.loc[rows.groupby("problem")["ratio"].idxmax(), "kernel"]
-            .value_counts(sort=True)
-            .index
-        )
-        common = rows[rows["problem"].isin(self.common())]
-        ratios = common.pivot(index="kernel", columns="problem", values="ratio").reindex(
-            self.kernels
-        )
-        raised = np.log(ratios.cummax()).diff().mean(axis=1).nlargest(MOST).index
-        chosen = list(dict.fromkeys([*first, *fastest[: MOST // 2], *raised]))[:MOST]
+        first = at.loc[at.index.isin(self.plain), "ratio"].nlargest(1).index
+        rows = self.whole[self.whole["kernel"].isin(self.kernels)]
+        fastest = rows.loc[rows.groupby("problem")["ratio"].idxmax(), "kernel"].value_counts().index
+        here = at.loc[at.index.isin(self.kernels), "ratio"].nlargest(MOST).index
+        chosen = list(dict.fromkeys([*first, *fastest[: MOST // 2], *here]))[:MOST]
         return [kernel for kernel in self.kernels if kernel in chosen]
 
     def colors(self) -> dict[str, Any]:
@@ -441,14 +423,11 @@ def span(values: Sequence[float]) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def gain_text(gain: Mapping[str, Any] | None) -> str:
-    """Return a gain over another rung as text, such as `×1.92 faster` or `≈ ×1.00`; "" for None."""
-    if gain is None:
-        return ""
-    factor = f"×{three(gain['ratio'])}"
-    if gain["verdict"] == SAME:
-        return f"≈ {factor}"
-    return factor if gain["verdict"] == UNCONFIRMED else f"{factor} {gain['verdict']}"
+def gain_text(gain: Mapping[str, Any]) -> str:
+    """Return a gain over another rung as text, such as `×1.92`, or `≈ ×1.00` if it cannot be
+    distinguished from none.
+    """
+    return f"{'≈ ' if gain['verdict'] == SAME else ''}×{three(gain['ratio'])}"
 
 
 def hatches(row: Mapping[str, Any]) -> str:

@@ -47,7 +47,7 @@ def gpus(data: View) -> Figure:
     uuids = sorted(slowest[evenly(count, MOST_GPUS)])
     labels = list(dict.fromkeys(rows["problem"]))
     colors = dict(zip(uuids, sns.color_palette("colorblind", len(uuids)), strict=True))
-    figure, (axes,) = panels(1, 3.6)
+    figure, (axes,) = panels(1, 4.4)
     for index, uuid in enumerate(uuids):
         aside = 0.8 * ((index + 0.5) / len(uuids) - 0.5)
         mine = rows[rows["uuid"] == uuid]
@@ -82,8 +82,10 @@ def gpus(data: View) -> Figure:
         "has."
     ]
     details = ["What was timed beside the reference differs between GPUs: each kernel ran on one."]
-    shown = f", and on {len(uuids)} of them" if len(uuids) < count else " on each"
-    title = f"{count} × {data.device}: {reference}{shown}"
+    if len(uuids) < count:
+        caption.append(f"{len(uuids)} of {count} GPUs.")
+    off = medians.groupby("problem").agg(lambda each: 100 * (each.max() / each.min() - 1))
+    title = f"{count} GPUs of one model differ by up to {off.max():.2g} % in {reference}'s time"
     return finish(figure, data, title, handles, caption, details, intervals="")
 
 
@@ -110,7 +112,7 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         if any(kernel in table.index for table in tables.values())
     ]
     shown = shown[:KERNELS]
-    figure, grid = panels(2, inches(1.05, 9.0) * len(shown) * (len(datasets) + 0.8) + 0.8, most=2)
+    figure, grid = panels(2, inches(len(shown) * (0.7 * len(datasets) + 0.6) + 3))
     palette = dict(zip(datasets, sns.color_palette("viridis", len(datasets) + 1), strict=False))
     described = (
         (RATE, 1 / first.unit_size, first.unit),
@@ -165,4 +167,5 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         handles,
         caption,
         details,
+        measured="",
     )

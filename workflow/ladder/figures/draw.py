@@ -31,21 +31,20 @@ from ladder.figures.layout import save, style
 from ladder.figures.parameters import parameters
 from ladder.figures.roofline import issue, modeled, roofline
 from ladder.figures.rungs import energy, ladder
-from ladder.figures.samples import samples
-from ladder.figures.scaling import performance, ratio
+from ladder.figures.scaling import MANY, performance
+from ladder.figures.shapes import fastest_rungs, shapes
 from ladder.model.baselines import is_baseline
 from ladder.model.campaign import SUSTAINED
 
 FIGURES: dict[str, Callable[[View], Figure]] = {
     "headline": headline,
     "performance": performance,
-    "ratio": ratio,
+    "shapes": shapes,
     "ladder": ladder,
     "roofline": roofline,
     "issue": issue,
     "accuracy": accuracy,
     "distributions": distributions,
-    "samples": samples,
     "energy": energy,
     "gpus": gpus,
     "compilers": compilers,
@@ -53,14 +52,14 @@ FIGURES: dict[str, Callable[[View], Figure]] = {
 NEEDS: dict[str, Callable[[View], bool]] = {
     "headline": lambda data: data.state == "warm" and len(compared_with_baseline(data)) > 0,
     "issue": lambda data: len(modeled(data)) > 0,
+    "shapes": lambda data: len(data.shapes) > MANY and len(fastest_rungs(data)) > 0,
     "accuracy": lambda data: bool(
         (data.best["frobenius_error"] > 0).any()
     ),  # its axes are logarithmic
     "distributions": lambda data: (
         data.best.loc[data.best["frobenius_error"].notna(), "distribution"].nunique() > 1
     ),
-    "samples": lambda data: len(data.rounds) > 0,
-    "energy": lambda data: bool(data.best["tflop_per_j"].notna().any()),
+    "energy": lambda data: bool(data.at(data.headline)["energy_j"].notna().any()),
     "gpus": lambda data: on_all(data)["uuid"].nunique() > 1,
     "compilers": lambda data: len(compared(data)) > 0,
 }

@@ -1,16 +1,18 @@
-"""Draw the headline: every rung as a share of the baseline's throughput at the ladder's problem."""
+"""Draw the headline: each step of the ladder as a share of the baseline's throughput."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.figures.data import WIDTH, View
-from ladder.figures.layout import finish, inches, rows_of
-from ladder.model.kernel_file import known
+from ladder.figures.data import View
+from ladder.figures.layout import finish, inches, panels, rows_of
+from ladder.model.kernel_file import is_rung, known
 
-BEYOND = 125.0
-"""The share in percent from which on a bar is in the panel beyond the break of the axis."""
 FASTER, SLOWER = "#009e73", "#56b4e9"
+MOST = 12
+"""The most rungs that all have a bar. Of more, only steps have one."""
 
 
 def _label(kernel: str) -> str:
@@ -26,67 +28,58 @@ def compared_with_baseline(data: View) -> pd.DataFrame:
     return rows[rows.index.isin(data.kernels) & rows["ratio"].notna()]
 
 
-def headline(data: View) -> Figure:
-    """Draw a bar for each rung; bars above `BEYOND` end in a panel of their own, behind a break of
-    the axis.
+def steps(rows: pd.DataFrame) -> list[str]:
+    """Return the rungs that are distinguishably faster than every rung before them, and what is no
+    rung.
     """
-    rows = compared_with_baseline(data)
-    shares, reference = 100 * rows["ratio"], data.nice(data.reference)
-    far = shares[shares > BEYOND]
-    at = data.sustained[data.sustained["problem"] == data.headline].set_index("kernel")["ratio"]
-    held = 100 * at.reindex(far.index).dropna()
-    height = inches(1.7 * len(rows) + 5)
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    widths = [5, 1.2] if len(far) else [5]
-    grid = figure.subplots(1, len(widths), sharey=True, squeeze=False, width_ratios=widths)[0]
-    near: Axes = grid[0]
-    for axes in grid:
-        colors = [FASTER if low > 1 else SLOWER for low in rows["ratio_low"]]
-        axes.barh(range(len(rows)), shares, 0.72, color=colors, lw=0, zorder=2)
-        axes.grid(axis="y", visible=False)
+    before = rows["ratio_high"].cummax().shift(fill_value=0)
+    return [
+        str(kernel)
+        for kernel in rows.index[(rows["ratio_low"] > before) | ~rows.index.map(is_rung)]
+    ]
+
+
+def headline(data: View) -> Figure:
+    """Draw a bar for each step of the ladder, without tensor cores if there are such rungs. The
+    caption has the numbers of all others.
+    """
+    every, reference = compared_with_baseline(data), data.nice(data.reference)
+    plain = every[every.index.isin(data.plain)]
+    plain = plain if len(plain) else every
+    rows = plain if len(plain) <= MOST else plain.loc[steps(plain)]
+    shares = 100 * rows["ratio"]
+    figure, (axes,) = panels(1, inches(1.5 * len(rows) + 3))
+    colors = [FASTER if low > 1 else SLOWER for low in rows["ratio_low"]]
+    axes.barh(range(len(rows)), shares, 0.76, color=colors, lw=0, zorder=2)
+    axes.grid(axis="y", visible=False)
     for y, share in enumerate(shares):
-        axes, inside = (grid[-1], True) if share > BEYOND else (near, 30 < share <= 100)
+        inside = 0.3 * max(shares) < share <= 100
         axes.text(
-            share - 1.5 if inside else share + 1.5,
-            y,
-            f"{share:.3g} %",
-            va="center",
-            ha="right" if inside else "left",
-            zorder=4,
+            share, y, f" {share:.3g} % ", va="center", ha="right" if inside else "left", zorder=4
         )
-    for kernel, share in held.items():
-        grid[-1].plot(share, rows.index.get_loc(kernel), marker="D", ms=5, color="k", zorder=5)
-    near.axvline(100, color="#000000", zorder=3)
-    near.set_xlim(0, BEYOND)
-    near.set_xticks(range(0, 101, 25))
-    rows_of(near, [_label(str(kernel)) for kernel in rows.index])
-    near.set_xlabel(f"% of {reference}'s throughput; line: {reference}")
-    if len(far):
-        low, high = min([*far, *held]), far.max()
-        grid[1].set_xlim(low - 30, high + 5)
-        ticks = [low, high] if high - low > 40 else [low]
-        grid[1].set_xticks([round(share, -1) for share in ticks])
-        grid[1].spines["left"].set_visible(False)
-        grid[1].tick_params(left=False, labelleft=False)
-        for axes, x in ((near, 1), (grid[1], 0)):  # the break of the axis
-            axes.plot(
-                [x],
-                [0],
-                marker=[(-1, -1.5), (1, 1.5)],
-                ms=8,
-                color="#000000",
-                clip_on=False,
-                transform=axes.transAxes,
-                zorder=5,
-            )
-    title = f"Every rung beside {reference} on {data.device}, {data.where()}, {data.element_type}"
-    return finish(
-        figure,
-        data,
-        title,
-        caption=[
-            f"Single launches on one {data.device}.",
-            "Green: faster than the baseline, by the 95 % interval.",
-            *(["Diamond: sustained, launched back to back."] if len(held) else []),
-        ],
-    )
+    axes.axvline(100, color="#000000", zorder=3)
+    axes.set_xlim(0, 1.13 * max(100, *shares))
+    rows_of(axes, [_label(str(kernel)) for kernel in rows.index])
+    axes.set_xlabel(f"% of {reference} (line), {data.where()}")
+    held = data.sustained[data.sustained["problem"] == data.headline]
+    other = every.drop(rows.index)
+    tensor = other.index.isin(data.plain)
+    caption = [
+        "Single launches. Green: faster than the baseline, by the 95 % interval.",
+        _listed("On tensor cores", other[~tensor], held.set_index("kernel")["ratio"]),
+        _listed("No step up", other[tensor], {}),
+    ]
+    where = " on CUDA cores" if len(data.plain) < len(data.kernels) else ""
+    low, high = (f"{share:.3g} %" for share in (shares.iloc[0], max(shares)))
+    title = f"From {low} to {high} of {reference} in {len(rows)} steps{where}"
+    return finish(figure, data, title, caption=caption)
+
+
+def _listed(what: str, rows: pd.DataFrame, held: Mapping[Any, float]) -> str:
+    """Return a sentence with the shares of rungs, with those back to back in parentheses."""
+    texts = [
+        f"{str(kernel).partition('_')[0]} {100 * ratio:.3g} %"
+        + (f" ({100 * held[kernel]:.3g} % sustained)" if kernel in held else "")
+        for kernel, ratio in rows["ratio"].items()
+    ]
+    return f"{what}: {', '.join(texts)}." if texts else ""

@@ -194,7 +194,7 @@ def break_bars(axes: Axes, bars: Sequence[tuple[float, float, float]]) -> None:
                 place,
                 f"{length:.3g}",
                 color="#ffffff",
-                fontsize=7.0,
+                fontsize="medium",
                 ha="right",
                 va="center",
                 zorder=4,

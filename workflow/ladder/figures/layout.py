@@ -35,7 +35,6 @@ NOTE = "#444444"
 
 def style() -> None:
     """Set the style of figures."""
-    small = 9.0
     sns.set_theme(
         context="notebook",
         style="whitegrid",
@@ -47,10 +46,9 @@ def style() -> None:
             "font.size": SIZE,
             "axes.titlesize": SIZE,
             "axes.labelsize": SIZE,
-            "xtick.labelsize": small,
-            "ytick.labelsize": small,
-            "legend.fontsize": small,
-            "legend.title_fontsize": small,
+            "xtick.labelsize": SIZE,
+            "ytick.labelsize": SIZE,
+            "legend.fontsize": SIZE,
             "lines.linewidth": 1.6,
             "lines.markersize": 6.0,
             "axes.titlelocation": "left",
@@ -64,6 +62,7 @@ def style() -> None:
             "hatch.linewidth": 0.8,
             "svg.hashsalt": "gemm-ladder",
             "svg.fonttype": "path",
+            "text.hinting": "no_hinting",  # lines are measured as wide as an SVG draws them
             "pdf.fonttype": 42,
         },
     )
@@ -74,7 +73,7 @@ def inches(lines: float, size: float = SIZE) -> float:
     return lines * size * 1.25 / 72
 
 
-def panels(count: int, height: float | Sequence[float], most: int = 3) -> tuple[Figure, list[Axes]]:
+def panels(count: int, height: float | Sequence[float], most: int = 1) -> tuple[Figure, list[Axes]]:
     """Return a figure with `count` panels, `height` inches high or each row with its own, in at
     most `most` columns.
     """
@@ -105,12 +104,14 @@ def finish(
     intervals: str | None = None,
     lettered: pd.DataFrame | None = None,
     edged: pd.DataFrame | None = None,
+    measured: str | None = None,
 ) -> Figure:
     """Put the title above the panels and the legend and caption below them. The figure grows by
     their height.
 
     The figure's label becomes its description, which `save` writes into the files: title, caption,
-    `details`, and where the data are from. `intervals` replaces the sentence about intervals in it.
+    `details`, and where the data are from. `intervals` replaces the sentence about intervals in it,
+    and `measured` the one at the beginning of the caption.
     The caption has the marks of the rows `lettered`, the legend those of the rows `edged`.
     """
     letters, edges = (
@@ -121,7 +122,11 @@ def finish(
     meanings = [f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}" for mark in letters + edges]
     handles = [*handles, *(ring(MARKS[mark][1], f"edge: {mark}") for mark in edges)]
     marked = f"{'; '.join(names)}." if names else ""
-    shown = " ".join(filter(None, [*caption, data.left_out, marked]))
+    shown = " ".join(
+        filter(
+            None, [data.measured if measured is None else measured, *caption, data.left_out, marked]
+        )
+    )
     notes = [*details, f"{'; '.join(meanings)}." if meanings else "", data.note(intervals)]
     figure.set_label(" ".join(filter(None, [f"{title}.", shown, *notes])))
     width, body = figure.get_size_inches()
@@ -134,16 +139,16 @@ def finish(
 
     # not at the very top, where wrapped text would have no width
     head = figure.text(
-        left, 0.5, title, ha="left", va="top", fontsize=12.0, fontweight="bold", wrap=True
+        left, 0.5, title, ha="left", va="top", fontsize=SIZE + 2, fontweight="bold", wrap=True
     )
-    foot = figure.text(left, 0, shown, ha="left", va="bottom", fontsize=8.0, color=NOTE, wrap=True)
+    foot = figure.text(left, 0, shown, ha="left", va="bottom", color=NOTE, wrap=True)
     for text in (head, foot):  # wrap once, not whenever a size is requested
         text._renderer = renderer  # type: ignore[attr-defined]
         text.set_text(text._get_wrapped_text())  # type: ignore[attr-defined]
         text.set_wrap(False)
     parts = [height(head) + 2 * PAD, height(foot) + 2 * PAD]
     legend = None
-    for columns in range(min(len(handles), 8), 0, -1):
+    for columns in range(min(len(handles), 4), 0, -1):
         legend = figure.legend(
             handles=list(handles),
             loc="lower left",
@@ -224,7 +229,7 @@ def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float
     `share` is the share of the panel's width that the labels beside it leave.
     """
     room = share * axes.get_position().width * WIDTH
-    letters = room / max(len(labels), 1) / (6.5 / 72)
+    letters = room / max(len(labels), 1) / (0.65 * SIZE / 72)
     for broken in ("×", "\n×"):
         shown = [label.replace("x", broken) for label in labels]
         fits = (
@@ -284,7 +289,7 @@ def save_drawing(draw: Callable[[], Figure], path: Path) -> Path:
                 "svg.fonttype": "none",
                 "svg.hashsalt": "ladder",
                 "font.family": "DejaVu Sans",
-                "font.size": 11,
+                "font.size": SIZE,
             }
         )
         save(draw(), path.with_suffix(""))

@@ -23,7 +23,7 @@ def draw(rows: Mapping[str, Mapping[str, int]]) -> Figure:
     """Draw the mix of instructions of rungs, counts by kind of each by its label: a bar a rung, in
     percent, with the counts.
     """
-    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    figure = Figure(figsize=(8.6, 5.6), layout="constrained")
     axes = figure.subplots()
     for place, counts in enumerate(rows.values()):
         start = 0.0
@@ -37,16 +37,25 @@ def draw(rows: Mapping[str, Mapping[str, int]]) -> Figure:
                 height=0.74,
                 label=meaning if place == 0 else None,
             )
-            if width > 3.5:
-                axes.text(
-                    start + width / 2, place, str(count), ha="center", va="center", fontsize=9
-                )
+            if width > 4.4:
+                axes.text(start + width / 2, place, str(count), ha="center", va="center")
             start += width
     axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlim=(0, 100))
-    axes.set_xlabel("% of the instructions in the main loop (sm_90; the numbers are counts)")
+    axes.set_xlabel("% of the main loop's instructions (sm_90; numbers: counts)")
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(ncol=4, loc="outside upper center", frameon=False, fontsize=10)
+    figure.legend(ncol=2, loc="outside lower left", frameon=False)
+    shares = {label: 100 * counts["FFMA"] / sum(counts.values()) for label, counts in rows.items()}
+    if shares:
+        low, last = min(shares, key=shares.__getitem__), list(shares)[-1]
+        figure.suptitle(
+            f"Multiply-adds: {shares[low]:.0f} % of the loop in rung {low[-2:]}, "
+            f"{shares[last]:.0f} % in rung {last[-2:]}",
+            x=0.01,
+            ha="left",
+            fontsize=16,
+            fontweight="bold",
+        )
     return figure
 
 

@@ -5,19 +5,16 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ladder.figures.data import SIZE, WIDTH, View, lettered, span
+from ladder.figures.data import SIZE, WIDTH, View, lettered, span, three
+from ladder.figures.labels import LETTER
 from ladder.figures.labels import cells as write_cells
 from ladder.figures.layout import finish, inches, panels, problems
 from ladder.figures.selection import evenly
 
 LOWEST = 0.1
 """The share of the cells, at the low end, that share one color."""
-MANY = 9
-"""The most problems of a panel that has another beside it."""
-MOST = 60
+MOST = 30
 """The most configurations of a kernel."""
-LETTER = 0.6
-"""The width of a letter, as a share of its size."""
 
 
 def parameters(data: View, kernel: str) -> Figure:
@@ -50,13 +47,12 @@ def parameters(data: View, kernel: str) -> Figure:
     settings = [dict(part.split("=") for part in name.split() if "=" in part) for name in order]
     names = list(dict.fromkeys(name for setting in settings for name in setting))
     table_left = [[setting.get(name, "") for name in names] for setting in settings]
-    size = 8.0
+    size = SIZE
     longest = max(len(problem) for across in shapes.values() for problem in across)
     below = 0.5 * longest * SIZE / 72  # problem labels are slanted
     above = 0.7 * size / 72 * max(map(len, names), default=0)  # names of parameters stand upright
-    height = inches(1.35, size) * max(len(order), 7) + 0.6 + below + above
-    most = 1 if max(map(len, shapes.values())) > MANY else 3
-    figure, grid = panels(len(shapes), height, most)
+    height = inches(1.3) * max(len(order), 7) + 0.6 + below + above
+    figure, grid = panels(len(shapes), height)
 
     def spread(values: pd.Series, across: list[str]) -> pd.DataFrame:
         return (
@@ -97,7 +93,7 @@ def parameters(data: View, kernel: str) -> Figure:
         problems(axes, across, 0.5, 0.4)
         axes.set(xlabel="", ylabel="")
         axes.set_yticks([])
-        if names and (axes is grid[0] or most == 1):
+        if names:
             write_cells(axes, names, table_left, size, left=True, first=0.5)
     failed = rows.loc[rows["tflops"].isna(), "status"].value_counts()
     raced, finished = rated[rated["stop"] == "race"], rated[rated["stop"] != "race"]
@@ -122,14 +118,12 @@ def parameters(data: View, kernel: str) -> Figure:
         hidden,
         lost,
     ]
+    title = f"{data.nice(kernel)}: {data.unit} by configuration"
+    if len(rated):
+        means = share.groupby(rated["configuration"]).mean()
+        best, worst = three(means.max()), three(means.min())
+        title = (
+            f"{data.nice(kernel)}, {data.unit}: configurations have {worst} to {best} % of the best"
+        )
     details = ["Values of different rounds; their intervals are within-run."]
-    return finish(
-        figure,
-        data,
-        f"{data.nice(kernel)}: {data.unit} by configuration",
-        (),
-        caption,
-        details,
-        intervals="",
-        lettered=rated,
-    )
+    return finish(figure, data, title, (), caption, details, intervals="", lettered=rated)

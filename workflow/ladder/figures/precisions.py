@@ -1,19 +1,15 @@
-"""Draw what each precision costs: the error beside the throughput and the energy of launches back
-to back.
-"""
+"""Draw what each precision costs: the error and the throughput of launches back to back."""
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.core.places import HOME
-from ladder.figures.data import View
+from ladder.figures.data import SIZE, WIDTH, View
 from ladder.figures.layout import save_drawing
 from ladder.model.baselines import is_baseline
 from ladder.model.kernel_file import is_rung
@@ -26,9 +22,10 @@ DATASETS = (
 """The published campaigns and element types, all of one device model."""
 PROBLEM = "4096"
 DRAWING = HOME / "docs" / "img" / "precisions.svg"
+SPLIT = "FP32 from FP16 × 3"
 COLORS = {
     "FP32": "#4477aa",
-    "FP32 from FP16 × 3": "#228833",
+    SPLIT: "#228833",
     "TF32": "#aa3377",
     "FP16": "#ee6677",
     "BF16": "#997700",
@@ -36,8 +33,8 @@ COLORS = {
 
 
 def points(views: Iterable[View]) -> list[dict[str, Any]]:
-    """Return cuBLAS and the fastest rung of each precision, back to back at `PROBLEM`, with errors,
-    TFLOP/s and GFLOP/J.
+    """Return cuBLAS and the fastest rung of each precision, back to back at `PROBLEM`, with errors
+    and TFLOP/s.
     """
     records = []
     for data in views:
@@ -53,7 +50,6 @@ def points(views: Iterable[View]) -> list[dict[str, Any]]:
                         "kernel": row["kernel"],
                         "error": row["frobenius_error"],
                         "tflops": row["tflops"],
-                        "gflop_per_j": 1e3 * (row["tflop_per_j"] or math.nan),
                     }
                 )
     return records
@@ -65,68 +61,53 @@ def _precision(data: View, row: dict[str, Any]) -> str:
         return {"float16": "FP16", "bfloat16": "BF16"}[row["element_type"]]
     if row["precision"] == "tf32" or row["kernel"] == "cublas_tf32":
         return "TF32"
-    return (
-        "FP32 from FP16 × 3" if row["tensor_cores"] and row["kernel"] != data.reference else "FP32"
-    )
+    return SPLIT if row["tensor_cores"] and row["kernel"] != data.reference else "FP32"
 
 
 def draw(views: Iterable[View]) -> Figure:
-    """Draw throughput and operations a joule against the error, on logarithmic axes; without the
-    joules where no energy was measured.
-    """
+    """Draw the throughput of launches back to back against the error, on logarithmic axes."""
     shown = points(views)
-    panels = {"tflops": "TFLOP/s, back to back"}
-    if not all(math.isnan(point["gflop_per_j"]) for point in shown):
-        panels["gflop_per_j"] = "GFLOP a joule, whole board"
-    figure = Figure(figsize=(10, 4.4), layout="constrained")
-    for axes, (column, label) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
-    ):
-        _panel(axes, shown, column, label)
-    marks = [
-        Line2D([], [], color="#444444", ls="", marker=marker, mfc=face, ms=8)
-        for marker, face in (("o", "#444444"), ("s", "white"))
-    ]
-    figure.legend(
-        marks,
-        ["the fastest rung", "cuBLAS"],
-        ncol=2,
-        loc="outside upper center",
-        frameon=False,
-        fontsize=10,
-    )
-    return figure
-
-
-def _panel(axes: Axes, shown: list[dict[str, Any]], column: str, label: str) -> None:
+    figure = Figure(figsize=(WIDTH, 5.2), layout="constrained")
+    axes = figure.subplots()
     for point in shown:
         ours, color = is_rung(point["kernel"]), COLORS[point["precision"]]
-        marker: dict[str, Any] = (
-            {"marker": "o", "mfc": color} if ours else {"marker": "s", "mfc": "white"}
-        )
-        axes.plot(point["error"], point[column], color=color, ls="", ms=8, zorder=3, **marker)
+        marker, face = ("o", color) if ours else ("s", "white")
+        x, y = point["error"], point["tflops"]
+        axes.plot(x, y, color=color, ls="", ms=10, zorder=3, marker=marker, mfc=face)
         if ours:
-            left = point["precision"] == "FP16"  # for BF16 is to its right
+            left = point["precision"] in ("TF32", "FP16", "BF16")
             axes.annotate(
                 f"{point['precision']}, rung {point['kernel'][:2]}",
-                (point["error"], point[column]),
-                xytext=(-9 if left else 9, 0),
+                (x, y),
+                xytext=(-11 if left else 11, 0 if point["precision"] != "BF16" else 14),
                 textcoords="offset points",
                 ha="right" if left else "left",
                 va="center",
-                fontsize=10,
                 color=color,
             )
     axes.set(
         xscale="log",
         yscale="log",
         xlabel="relative error of C (Frobenius norm)",
-        ylabel=label,
-        xlim=(5e-8, 2e-2),
+        ylabel="TFLOP/s, back to back",
+        xlim=(5e-8, 5e-3),
     )
     axes.margins(y=0.15)
     axes.grid(color="#dddddd", lw=0.6)
     axes.spines[["top", "right"]].set_visible(False)
+    handles = [
+        Line2D([], [], color="#444444", ls="", marker=marker, mfc=face, ms=10, label=label)
+        for marker, face, label in (("o", "#444444", "the fastest rung"), ("s", "white", "cuBLAS"))
+    ]
+    figure.legend(handles=handles, ncol=2, loc="outside lower left", frameon=False)
+    rungs = {point["precision"]: point for point in shown if is_rung(point["kernel"])}
+    if {"FP32", SPLIT} <= set(rungs):
+        split, plain = rungs[SPLIT], rungs["FP32"]
+        times = split["tflops"] / plain["tflops"]
+        than = "smaller" if split["error"] <= plain["error"] else "larger"
+        title = f"{SPLIT}: {times:.1f} times as fast as FP32, with a {than} error"
+        figure.suptitle(title, x=0.01, ha="left", fontsize=SIZE + 2, fontweight="bold")
+    return figure
 
 
 def write(views: Sequence[View], path: Path = DRAWING) -> Path:

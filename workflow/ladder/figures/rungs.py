@@ -13,6 +13,7 @@ from ladder.figures.data import (
     RATE,
     REFERENCE,
     RUNG,
+    SIZE,
     View,
     ends,
     gain_text,
@@ -26,15 +27,13 @@ from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of
 THICK = 0.7
 """The thickness of a bar; rows are 1 apart."""
 INTERVAL = "#d62728"
-MOST = 3
-"""The most problems of the figure of energy."""
 
 
-def _rows(axes: Axes, data: View, kernels: Sequence[str], named: bool = True) -> None:
+def _rows(axes: Axes, data: View, kernels: Sequence[str]) -> None:
     """Give each kernel a row, and draw a line above the baselines and kernels that are not
     ranked.
     """
-    rows_of(axes, [data.nice(kernel) if named else "" for kernel in kernels])
+    rows_of(axes, [data.nice(kernel) for kernel in kernels])
     axes.grid(axis="y", visible=False)
     unranked = _unranked(data, kernels)
     for label, kernel in zip(axes.get_yticklabels(), kernels, strict=True):
@@ -68,43 +67,43 @@ def _interval(axes: Axes, low: float, high: float, place: int) -> None:
     axes.plot([low, high], [place] * 2, "|-", color=INTERVAL, ms=4.0, mew=1.0, lw=1.0, zorder=3)
 
 
-def _write_table(axes: Axes, table: Sequence[Mapping[str, str]], names: Sequence[str]) -> None:
-    """Write the named columns beside the panel, but those without text."""
-    kept = [name for name in names if any(row[name] for row in table)]
-    cells(axes, kept, [[row[name] for name in kept] for row in table], 8.5)
+def _write_table(axes: Axes, table: Sequence[Mapping[str, str]]) -> None:
+    """Write the columns that have text beside the panel."""
+    kept = [name for name in table[0] if any(row[name] for row in table)]
+    cells(axes, kept, [[row[name] for name in kept] for row in table], SIZE)
+
+
+def _height(kernels: Sequence[str]) -> float:
+    return inches(1.35 * len(kernels) + 3)
 
 
 def ladder(data: View) -> Figure:
-    """Draw every rung at the ladder's problem: its throughput, the share of the reference's, and
-    its gain over the rung that it builds on.
+    """Draw every rung at the ladder's problem: its throughput, the percentage of the reference's,
+    and its gain over the rung that it builds on.
     """
-    rows, common = data.at(data.headline), data.common()
+    rows, reference = data.at(data.headline), data.nice(data.reference)
     kernels, every = [str(kernel) for kernel in rows.index], rows.to_dict("records")
-    share, mean_of = f"% of {data.nice(data.reference)}", f"mean of {len(common)}"
     table = []
     for kernel, row in zip(kernels, every, strict=True):
-        mean = data.mean(kernel) if kernel in data.kernels and len(common) > 1 else None
         base = data.builds_on(kernel)
         gain = data.gain(kernel, base, data.headline) if base else None
         table.append(
             {
                 data.unit: three(data.rate(row["tflops"])),
-                share: three(100 * row["ratio"]),
-                mean_of: three(100 * mean) if mean else "",
+                "%": three(100 * row["ratio"]),
                 "over rung": f"{gain_text(gain)} ({data.brief(base)})" if gain and base else "",
                 "flags": letters(row),
             }
         )
-    figure, (axes,) = panels(1, inches(1.45, 9.0) * len(kernels) + inches(5))
+    figure, (axes,) = panels(1, _height(kernels))
     values, lows, highs = ends(rows, RATE, 1 / data.unit_size)
     for place, (kernel, row) in enumerate(zip(kernels, every, strict=True)):
         hatch = "...." if row["as_warm"] else hatches(row)
-        color = _color(data, kernel)
         axes.barh(
             place,
             values[place],
             THICK,
-            color=color,
+            color=_color(data, kernel),
             hatch=hatch,
             edgecolor="#ffffff",
             lw=0,
@@ -116,95 +115,66 @@ def ladder(data: View) -> Figure:
     axes.set_xlim(0, 1.08 * longest(rows.assign(end=highs), "end"))
     broken = [(float(place), THICK, value) for place, value in enumerate(values)]
     break_bars(axes, broken)
-    axes.set_xlabel(data.unit)
-    _write_table(axes, table, list(table[0]))
+    axes.set_xlabel(f"{data.unit}, {data.where()}")
+    _write_table(axes, table)
     beyond = any(length > axes.get_xlim()[1] for _, _, length in broken)
     handles: list[Patch] = [HATCHED] if any(map(hatches, every)) else []
     caption = [
+        f"%: of {reference}.",
         f"Red: {data.kind_of_interval()}.",
-        "≈: not distinguishable." if any("≈" in row[name] for row in table for name in row) else "",
-        "White cuts: the bar is longer than the axis, and its number is written in it."
-        if beyond
-        else "",
+        "≈: not distinguishable." if any("≈" in row["over rung"] for row in table) else "",
+        "White cuts: the bar is longer than the axis." if beyond else "",
         _not_ranked(data, kernels),
         "Dotted bars: timed warm, since cold makes no difference." if rows["as_warm"].any() else "",
     ]
-    listed = ", ".join(common).replace("x", "×")
     details = [
-        f"Percentages are ratios to {data.nice(data.reference)}; gains are over the rung in "
-        "parentheses, in the same rounds.",
-        f"The mean is the geometric mean over the {len(common)} problems that every rung has: "
-        f"{listed}."
-        if common
-        else "",
+        f"Percentages are ratios to {reference}; gains are over the rung in parentheses, in the "
+        "same rounds.",
         "Configurations and ties: best.csv.",
     ]
-    title = f"Throughput at {data.where()} on {data.described}"
+    ranked = rows["ratio"][rows.index.isin(data.plain)]
+    title = f"Throughput at {data.where()}"
+    if len(ranked):
+        best, which = str(ranked.idxmax()), "Fastest"
+        if data.plain != data.kernels:
+            which = "Fastest without tensor cores"
+        title = f"{which}: {data.nice(best)}, {three(100 * ranked[best])} % of {reference}"
     return finish(figure, data, title, handles, caption, details, lettered=rows)
 
 
 def energy(data: View) -> Figure:
-    """Draw the energy of a GEMM by every rung and baseline, at the ladder's problem and the largest
-    others where it was counted.
+    """Draw the energy of a GEMM by every rung and baseline, at the ladder's problem.
 
     The line is the range of the processes. A point has no line if only one process counted. The
     caption names those without energy.
     """
-    every = data.best[data.best["energy_j"].notna()]
-    work = every.assign(work=every["m"].astype(float) * every["n"] * every["k"])
-    work = work.sort_values("work", ascending=False, kind="stable")
-    problems = list(
-        dict.fromkeys([*work.loc[work["problem"] == data.headline, "problem"], *work["problem"]])
-    )[:MOST]
-    rows = every[every["problem"].isin(problems)]
-    have = set(rows["kernel"])
-    kernels = [kernel for kernel in data.names if kernel in have]
-    height = inches(1.45, 9.0) * len(kernels) + inches(5)
-    figure, grid = panels(len(problems), height, most=MOST)
-    for axes, problem in zip(grid, problems, strict=True):
-        table = []
-        for place, kernel in enumerate(kernels):
-            row = data.best_rows.get((kernel, problem))
-            table.append(dict.fromkeys(("J", "GFLOP/s/W", "flags"), ""))
-            if row and pd.notna(row["energy_j"]):
-                joules, per_joule = three(row["energy_j"]), three(1000 * row["tflop_per_j"])
-                table[-1] = {"J": joules, "GFLOP/s/W": per_joule, "flags": letters(row)}
-                _interval(axes, row["energy_low_j"], row["energy_high_j"], place)
-                axes.plot(
-                    row["energy_j"],
-                    place,
-                    "o",
-                    color=_color(data, kernel),
-                    ms=5.0,
-                    zorder=4,
-                    label=kernel,
-                )
-        _rows(axes, data, kernels, axes is grid[0])
-        axes.set_title(problem.replace("x", "×"))
-        axes.set_xlabel("J per GEMM, whole board (log)")
-        logarithmic(axes, "x")
-        _write_table(axes, table, list(table[0]) if len(problems) == 1 else ["J", "flags"])
-    none = data.best[data.best["energy_j"].isna() & data.best["problem"].isin(problems)].to_dict(
-        "records"
-    )
-    missing = ", ".join(f"{data.brief(str(row['kernel']))} at {row['problem']}" for row in none)
-    single = rows["energy_low_j"].isna().any()
+    every = data.at(data.headline)
+    rows = every[every["energy_j"].notna()]
+    kernels, table = [str(kernel) for kernel in rows.index], []
+    figure, (axes,) = panels(1, _height(kernels))
+    for place, (kernel, row) in enumerate(zip(kernels, rows.to_dict("records"), strict=True)):
+        joules, per_joule = three(row["energy_j"]), three(1000 * row["tflop_per_j"])
+        table.append({"J": joules, "GFLOP/s/W": per_joule, "flags": letters(row)})
+        _interval(axes, row["energy_low_j"], row["energy_high_j"], place)
+        axes.plot(
+            row["energy_j"], place, "o", color=_color(data, kernel), ms=7.0, zorder=4, label=kernel
+        )
+    _rows(axes, data, kernels)
+    axes.set_xlabel(f"J, whole board (log), {data.where()}")
+    logarithmic(axes, "x")
+    _write_table(axes, table)
+    missing = ", ".join(data.brief(str(kernel)) for kernel in every.index.difference(rows.index))
     caption = [
         "Red: range of the processes that counted energy.",
-        "Without a line: counted in one process." if single else "",
+        "Without a line: counted in one process." if rows["energy_low_j"].isna().any() else "",
         _not_ranked(data, kernels),
         missing and f"Not counted: {missing}.",
     ]
-    others = every["problem"].nunique() - len(problems)
-    details = [f"{others} other problems: best.csv." if others else ""]
-    title = f"Energy of a GEMM on {data.described}"
-    return finish(
-        figure,
-        data,
-        title,
-        [],
-        caption,
-        details,
-        "Lines: the range of the processes in which energy was counted.",
-        lettered=rows,
-    )
+    ranked = rows["energy_j"][rows.index.isin(data.kernels)]
+    title = "Energy of a GEMM"
+    if len(ranked):
+        least = str(ranked.idxmin())
+        title = f"The rung with the least energy: {data.nice(least)}, {three(ranked[least])} J"
+    details = ["Other problems: best.csv."]
+    intervals = "Lines: the range of the processes in which energy was counted."
+    return finish(figure, data, title, [], caption, details, intervals, lettered=rows)
