@@ -4,6 +4,7 @@ says no error, and its charts, tables and texts are those of the data.
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -116,9 +117,12 @@ def test_charts_show_the_chosen_state_of_the_dataset_that_is_opened(page, given)
         choose(page, "select[name=state]", state)
         expected = int((best["state"] == state).sum())
         wait(page, lambda expected=expected: len(every(page, POINTS)) == expected)
-    every(page, "summary")[1].click()
+    every(page, "main > details > summary")[1].click()
     wait(page, lambda: len(every(page, POINTS)) == 2 * expected)
-    every(page, ".legend button")[0].click()
+    section = every(page, "main > details")[1]
+    if section.find_elements(By.CSS_SELECTOR, ".chart details:not([open])"):
+        section.find_element(By.CSS_SELECTOR, ".chart summary").click()
+    section.find_elements(By.CSS_SELECTOR, ".legend button")[0].click()
     hidden = int((best["state"] == "warm").sum() / len(KERNELS))
     wait(page, lambda: len(every(page, POINTS)) == 2 * expected - hidden)
 
@@ -127,14 +131,74 @@ def test_tables_are_sorted_by_a_click_and_copied_as_text(page, given):
     page.execute_script("navigator.clipboard.writeText = text => { window.copied = text; }")
     rates = given[0]["tflops"].dropna().sort_values()
     for ascending in (True, False):
-        every(page, ".rows th button")[4].click()
-        every(page, ".copy")[0].click()
+        every(page, ".rows th button")[5].click()
+        every(page, ".rows .copy")[1].click()
         head, *lines = [
             line.split("\t") for line in page.execute_script("return copied").split("\n")
         ]
-        assert head[:5] == ["kernel", "problem", "type", "state", "rate"]
-        shown = [float(line[4]) for line in lines if line[4]]
-        assert shown == pytest.approx(list(rates if ascending else rates[::-1]), rel=1e-4)
+        assert head[:6] == ["kernel", "problem", "type", "state", "% of baseline", "TFLOP/s"]
+        shown = [float(line[5].partition(" ± ")[0]) for line in lines if line[5]]
+        assert shown == pytest.approx(list(rates if ascending else rates[::-1]), rel=0.05)
+    every(page, ".rows .copy")[0].click()
+    markdown = [line.split("|") for line in page.execute_script("return copied").split("\n")]
+    assert [cell.strip() for cell in markdown[0][1:-1]] == head
+    assert set("".join(markdown[1])) <= set(" -:")
+    assert [cell.strip() for cell in markdown[2][1:-1]] == lines[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (106.43, 106.2, 106.6, "106.4 ± 0.2"),
+        (1234.5, 1214, 1254, "1230 ± 20"),
+        (1.9361, 1.9351, 1.937, "1.936 ± 0.001"),
+        (3.25, None, None, "3.25"),
+        (0, 0, 0, "0"),
+    ],
+)
+def test_a_value_is_shown_with_half_its_interval_rounded_to_one_digit(page, value, low, high, text):
+    row = {"x": value, "x low": low, "x high": high}
+    assert page.execute_script("return shown(arguments[0], 'x')", row) == text
+
+
+def test_it_opens_with_a_finding_in_percent_and_explains_its_words(page):
+    assert every(page, ".finding")[0].text.startswith("float32, warm: kernels are distinguishably")
+    assert Select(every(page, "select[name=quantity]")[0]).first_selected_option.text == (
+        "% of baseline"
+    )
+    warm = every(page, ".rows td abbr")[0]
+    assert warm.text == "warm" and "caches" in warm.get_attribute("title")
+    narrow = page.execute_script("return window.innerWidth") < 500
+    assert (every(page, ".chart details")[0].get_attribute("open") is None) == narrow
+
+
+def test_lines_join_sizes_of_one_alignment_only(page):
+    page.execute_script("""
+      const rows = [64, 127, 128, 129, 256].map(n => ({kernel: "a", problem: String(n), type: "float32",
+        state: "warm", "% of baseline": n}));
+      LOADED["0-0"] = {head: Object.keys(rows[0]), rows};
+      show(document.querySelector("main > details"), "0-0");
+    """)
+    joined = [line.get_attribute("points").split() for line in every(page, ".chart polyline")]
+    assert [len(points) for points in joined] == [3, 2]
+
+
+def test_it_is_dark_where_the_reader_wants_that(page):
+    colors = []
+    for scheme in ("light", "dark"):
+        page.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+        )
+        body = "return getComputedStyle(document.body)"
+        colors.append(
+            [page.execute_script(f"{body}.{name}") for name in ("backgroundColor", "color")]
+        )
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    (light, dark) = (
+        [sum(map(int, re.findall(r"\d+", text)[:3])) for text in pair] for pair in colors
+    )
+    assert light[0] > light[1] and dark[0] < dark[1]
 
 
 @pytest.fixture

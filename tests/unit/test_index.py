@@ -10,6 +10,7 @@ from ladder.analysis.dataset import Dataset
 from ladder.core.errors import InputError
 from ladder.core.places import HOME
 from ladder.figures import explorer
+from ladder.figures.data import MARKS
 from ladder.model.kernel_file import discover
 
 KERNELS = ("05_register_tile", "20_tensor_cores", "cublas")
@@ -23,7 +24,6 @@ def made(tmp_path_factory):
     return dataset.best, dataset.environment
 
 
-@pytest.mark.parametrize(("kind", "factor"), [("cuda", 1), ("cpu", 1000)])
 def rows_in(text):
     """The rows in a file of the page, by column."""
     table = json.loads(text[text.index("{") : text.rindex("}") + 1])
@@ -49,7 +49,10 @@ def test_files_have_what_best_says_and_are_the_same_for_the_same_data(made, kind
     given = best.astype({"problem": str}).set_index(key).sort_index()
     assert list(shown.index) == list(given.index)
     assert reason in set(shown["reason"])
-    rates = shown["rate"].to_numpy(dtype=float)
+    unit = "TFLOP/s" if kind == "cuda" else "GFLOP/s"
+    percent = shown["% of baseline"].to_numpy(dtype=float)
+    assert percent == pytest.approx(100 * given["ratio"].to_numpy(), rel=1e-5, nan_ok=True)
+    rates = shown[unit].to_numpy(dtype=float)
     assert rates == pytest.approx(factor * given["tflops"].to_numpy(), rel=1e-5, nan_ok=True)
 
 
@@ -62,7 +65,7 @@ def test_the_page_does_not_grow_with_the_problems_and_no_file_with_all_of_them(m
     )
     best = best.assign(tflops=1.0, ratio=1.0, state="warm")
     page, *data = explorer.files("x", {"a": (pd.concat([best] * 5), made[1])}).values()
-    assert len(page) < 25_000
+    assert len(page) < 27_000
     assert [len(rows_in(text)) for text in data] == [min(10 * problems, 2000)] * max(
         problems // 200, 1
     )
@@ -80,7 +83,49 @@ def test_an_overview_has_means_and_not_all_kernels(made):
     page = explorer.files("x", {"a": (best, made[1])})["index.html"]
     ((section),) = sections_of(page)
     assert len(section["rows"]) == 40
-    assert section["rows"][0] == ["float32", "warm", "k49", 2, pytest.approx(100), 50, 200]
+    assert section["rows"][0] == ["float32", "warm", "k49", 2, pytest.approx(1e4), 5000, 20000]
+
+
+def test_a_section_begins_with_a_finding_about_kernels_that_round_nothing(made):
+    row = (
+        made[0]
+        .iloc[[0]]
+        .assign(state="warm", element_type="float32", precision=None, reference="cublas")
+    )
+    rates = [("a", "512", 1.2, 1.1), ("a", "1024", 0.9, 0.8), ("b", "1024", 1.05, 0.95)]
+    best = pd.concat(
+        [
+            *(
+                row.assign(kernel=kernel, problem=problem, ratio=ratio, ratio_low=low)
+                for kernel, problem, ratio, low in rates
+            ),
+            row.assign(kernel="c", problem="512", ratio=9.0, ratio_low=8.9, precision="tf32"),
+            row.assign(kernel="cublas", problem="512", ratio=5.0, ratio_low=4.9),
+        ]
+    )
+    (section,) = sections_of(explorer.files("x", {"a": (best, made[1])})["index.html"])
+    assert section["finding"] == (
+        "float32, warm: kernels are distinguishably faster than cublas on 1 of 2 problems. The "
+        "highest: a, 120 % at 512."
+    )
+
+
+def test_claims_begin_with_what_was_reproduced():
+    states = ("not reproduced", "nothing", "reproduced", "not distinguishable", "reproduced")
+    claims = [
+        {"id": state, "says": f"{place}", "state": state} for place, state in enumerate(states)
+    ]
+    (section,) = sections_of(explorer.files("x", {}, claims)["index.html"])
+    assert section["finding"] == (
+        "2 reproduced, 1 not distinguishable, 1 not reproduced, 1 nothing."
+    )
+    assert [row[0] for row in section["rows"]] == ["2", "4", "3", "0", "1"]
+
+
+def test_every_flag_and_state_is_explained():
+    text = explorer.TEMPLATE.read_text()
+    words = dict(re.findall('"([^"]+)": "([^"]+)"', text[text.index("const WORDS") :]))
+    assert {*MARKS, "warm", "cold", "sustained"} <= set(words)
 
 
 def test_claims_that_are_none_are_named(tmp_path):

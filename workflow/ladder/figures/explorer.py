@@ -7,6 +7,7 @@ without a server, too. `explorer.html` beside this module draws charts and has t
 
 import html
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import MEND
 from ladder.core.stats import geometric_mean
 from ladder.core.types import rate_unit
+from ladder.model.baselines import is_baseline
 
 FOLDER = "index_files"
 """The folder beside the page with its data."""
@@ -26,17 +28,18 @@ ROWS, KERNELS = 2000, 40
 for each element type and state.
 """
 TEMPLATE = Path(__file__).with_suffix(".html")
+PERCENT = "% of baseline"
 COLUMNS = {
     "kernel": "kernel",
     "problem": "problem",
     "element_type": "type",
     "state": "state",
+    "ratio": PERCENT,
+    "ratio_low": f"{PERCENT} low",
+    "ratio_high": f"{PERCENT} high",
     "tflops": "rate",
     "tflops_low": "rate low",
     "tflops_high": "rate high",
-    "ratio": "ratio",
-    "ratio_low": "ratio low",
-    "ratio_high": "ratio high",
     "median_us": "µs",
     "low_us": "µs low",
     "high_us": "µs high",
@@ -44,17 +47,32 @@ COLUMNS = {
     "energy_low_j": "J low",
     "energy_high_j": "J high",
     "configuration": "configuration",
-    "marks": "marks",
-    "tied_with": "tied with",
+    "marks": "flags",
+    "tied_with": "as fast as",
     "samples": "samples",
     "processes": "processes",
     "interval": "intervals",
     "status": "status",
     "reason": "reason",
 }
-"""The columns of `best.csv` that the page has, and their headings."""
-CLAIM = ["says", "state", "value", "low", "high", "published", "limit", "dataset", "where"]
-"""The keys of a judged claim that the page has."""
+"""The columns of `best.csv` that the page has, and their headings, in which the unit stands for
+`rate`.
+"""
+MEANS = ["mean %", "lowest %", "highest %"]
+ORDER = "reproduced", "claimed", "not distinguishable", "not reproduced"
+"""The states of claims that come first, in order."""
+CLAIM = {
+    "says": "claim",
+    "state": "result",
+    "value": "measured",
+    "low": "measured low",
+    "high": "measured high",
+    "published": "published",
+    "limit": "limit",
+    "dataset": "dataset",
+    "where": "holds on",
+}
+"""The keys of a judged claim that the page has, and their headings."""
 
 
 def _as_json(rows: pd.DataFrame) -> dict[str, Any]:
@@ -65,18 +83,19 @@ def _as_json(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _about(environment: Mapping[str, Any], reference: str) -> str:
-    """Return what a dataset was measured on and with what, and the meaning of two columns."""
+    """Return what a dataset was measured on and with what, and its baseline."""
     attributes, project = environment["attributes"], environment["project"]
     limit, compiler = attributes.get("power_limit_w"), environment["fingerprint"].get("compiler")
+    build = re.search(r"cuda_(\d+\.\d+)", str(compiler))
     facts = [
         environment["name"],
         f"power limit {limit:.0f} W" if limit else "",
         f"driver {environment['fingerprint'].get('driver')}",
         attributes.get("library"),
-        compiler,
+        f"CUDA {build[1]}" if build else compiler,
         f"commit {str(project['commit'])[:12]}{' with changes' if project['dirty'] else ''}",
         f"measured {environment['time'][:10]}",
-        f"rate in {rate_unit(environment['kind'])[0]}, ratio to {reference}",
+        f"baseline {reference}",
     ]
     return " · ".join(str(fact) for fact in facts if fact)
 
@@ -86,9 +105,26 @@ def _overview(best: pd.DataFrame) -> pd.DataFrame:
     keys = ["element_type", "state", "kernel"]
     ratios = best[best["ratio"] > 0].groupby(keys, sort=False)["ratio"]
     rows = ratios.agg(["count", geometric_mean, "min", "max"]).reset_index()
-    rows.columns = [*(COLUMNS[key] for key in keys), "problems", "mean ratio", "lowest", "highest"]
+    rows.columns = [*(COLUMNS[key] for key in keys), "problems", *MEANS]
+    rows[MEANS] *= 100
     groups = rows.groupby(["type", "state"], sort=False)
-    return pd.concat([group.nlargest(KERNELS, "mean ratio") for _, group in groups])
+    return pd.concat([group.nlargest(KERNELS, MEANS[0]) for _, group in groups])
+
+
+def _finding(best: pd.DataFrame) -> str:
+    """Return how fast the kernels of the first element type and state are, in a sentence."""
+    first = best[["element_type", "state"]].iloc[0]
+    rows = best[(best[["element_type", "state"]] == first).all(axis=1) & (best["ratio"] > 0)]
+    rows = rows[~rows["kernel"].map(is_baseline) & rows["precision"].isna()]
+    if rows.empty:
+        return "No kernel has a rate."
+    ahead = rows.loc[rows["ratio_low"] > 1, "problem"].nunique()
+    top = rows.sort_values("ratio").iloc[-1]
+    return (
+        f"{first['element_type']}, {first['state']}: kernels are distinguishably faster than "
+        f"{best['reference'].iloc[0]} on {ahead} of {rows['problem'].nunique()} problems. The "
+        f"highest: {top['kernel']}, {100 * top['ratio']:.3g} % at {top['problem']}."
+    )
 
 
 def _pieces(best: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -108,17 +144,21 @@ def _dataset(
     place: int, name: str, best: pd.DataFrame, environment: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the part of the page about a dataset, from its table `best`, and its files by name."""
-    rates = ["tflops", "tflops_low", "tflops_high"]
-    scaled = dict(best[rates] / rate_unit(environment["kind"])[1])
-    best = best.assign(problem=best["problem"].astype(str), **scaled)
+    unit, size = rate_unit(environment["kind"])
+    names = {key: name.replace("rate", unit) for key, name in COLUMNS.items()}
+    best = best.astype({"problem": str})
+    reference, finding, overview = str(best["reference"].iloc[0]), _finding(best), _overview(best)
+    for column, factor in {"tflops": 1 / size, "ratio": 100}.items():
+        best = best.assign(**dict(best.filter(regex=f"^{column}(_low|_high)?$") * factor))
     made, labels = {}, {}
     for index, (label, piece) in enumerate(_pieces(best)):
         key = f"{place}-{index}"
-        rows = _as_json(piece.reindex(columns=list(COLUMNS)).rename(columns=COLUMNS))
+        rows = _as_json(piece.reindex(columns=list(names)).rename(columns=names))
         made[f"{FOLDER}/{key}.js"] = f'ladder("{key}", {json.dumps(rows)});\n'
         labels[key] = label
-    about = _about(environment, str(best["reference"].iloc[0]))
-    return {"title": name, "about": about, "pieces": labels, **_as_json(_overview(best))}, made
+    about = _about(environment, reference)
+    section = {"title": name, "finding": finding, "about": about, "reference": reference}
+    return section | {"pieces": labels, **_as_json(overview)}, made
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:
@@ -150,10 +190,12 @@ def files(
         sections.append(section)
         made |= data
     if claims:
-        states = Counter(claim["state"] for claim in claims)
-        about = ", ".join(f"{count} {state}" for state, count in states.items())
-        rows = _as_json(pd.DataFrame(claims).reindex(columns=CLAIM))
-        sections.append({"title": "Claims", "about": f"{about}.", **rows})
+        # what was reproduced comes first
+        ordered = sorted(claims, key=lambda claim: (*ORDER, claim["state"]).index(claim["state"]))
+        states = Counter(claim["state"] for claim in ordered)
+        finding = ", ".join(f"{count} {state}" for state, count in states.items())
+        rows = _as_json(pd.DataFrame(ordered).reindex(columns=list(CLAIM)).rename(columns=CLAIM))
+        sections.append({"title": "Claims", "finding": f"{finding}.", "about": "", **rows})
     page = TEMPLATE.read_text().replace("{{title}}", html.escape(title))
     return {
         "index.html": page.replace("{{sections}}", json.dumps(sections).replace("<", r"\u003c"))
