@@ -8,11 +8,14 @@ import shutil
 from itertools import pairwise
 
 import pytest
+from ladder.analysis.kernel_model import l1_tb_s
 from ladder.core.errors import InputError
 from ladder.core.places import HOME
 from ladder.figures import main_loops, precisions
 from ladder.model.kernel import code_digest
 from ladder.model.kernel_file import known
+from ladder.storage import published_index
+from ladder.storage.dataset_layout import read_environment
 from planted import written
 from small_story import PUBLISHED, answer, checkout, fill, publish, say
 
@@ -182,6 +185,18 @@ def test_the_session_in_the_readme_is_that_of_the_page_on_the_first_kernel():
     assert [line for line in shown.splitlines() if line not in page] == []
 
 
+def test_the_drawing_of_memories_has_the_rates_and_latencies_of_the_featured_run():
+    folder = published_index.featured(HOME / PUBLISHED)[published_index.HEADLINE]
+    environment = read_environment(folder / "environment.json")
+    peaks, drawn = environment["peaks"], (IMAGES / "memory.svg").read_text()
+    for text in (
+        f"{l1_tb_s(environment):.3g} TB/s",
+        f"{peaks['l2_tb_s']:.1f} TB/s, {peaks['l2_latency_ns']:.0f} ns a load",
+        f"{peaks['copy_tb_s']:.3g} TB/s, {peaks['memory_latency_ns']:.0f} ns a load",
+    ):
+        assert f">{text}<" in drawn
+
+
 def headings(text):
     lines = re.findall(r"^#+ *(.*)", text, re.MULTILINE)
     named = {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
@@ -210,7 +225,7 @@ def test_the_figure_of_precisions_has_cublas_and_the_fastest_rung_of_each_precis
     assert baseline["tflops"] > rung["tflops"]
     assert baseline["error"] == pytest.approx(2 * 2**-24)
     text = precisions.write(views, tmp_path / "p.svg").read_text()
-    assert len(re.findall("FP32, rung 02</text>", text)) == 1  # nothing measured energy
+    assert len(re.findall("FP32, rung 02</text>", text)) == 1
     # a checkout without these data
     assert "TFLOP/s" in precisions.write([], tmp_path / "empty.svg").read_text()
 
