@@ -100,8 +100,7 @@ def test_shapes_have_the_fastest_rung_of_each_problem_by_group(dataset):
     given = changed(dataset, best=dataset[0]["best"].assign(frobenius_error=1e-7))
     figure, data = draw(given, "shapes"), View(*given, "warm")
     fastest = data.best[data.best["kernel"].isin(data.kernels)].groupby("problem")["ratio"].max()
-    ahead = f"ahead of cuBLAS on {(fastest >= 1).sum()} of {len(fastest)} shapes"
-    assert words(figure)[0].replace("\n", " ").startswith(f"float32: rungs are {ahead}, of its")
+    assert f"ahead of cuBLAS on {(fastest >= 1).sum()} of 10" in words(figure)[0].replace("\n", " ")
     assert set(fastest) <= {line.get_ydata()[0] for line in figure.axes[0].get_lines()}
     (text,) = [text for text in words(figure) if "do not begin at 16 bytes" in text]
     assert text.startswith(f"1: rows do not begin at 16 bytes: {fastest['2049x2047x2051']:.2f}")
