@@ -44,7 +44,7 @@ class Checkout:
     def snakemake(
         self, *arguments: str, cores: int = 1, timeout: float = 3600
     ) -> subprocess.CompletedProcess[str]:
-        """Run Snakemake; output and errors both in `stdout`, which names every job."""
+        """Run Snakemake; output and errors both in `stdout`."""
         command = [self.python, "-m", "snakemake", "--quiet", "host", "reason", f"--cores={cores}"]
         return subprocess.run(
             [*command, *arguments],

@@ -32,8 +32,8 @@ BY_FOURS = """    int k = alpha == 0 ? K : 0;
 RIGHT, BUG = "for (; k < K; ++k)", "for (; k + 1 < K; ++k)"
 EDITS = [(LOOP, BY_FOURS), (RIGHT, BUG), (BUG, RIGHT)]
 CAMPAIGN = ("--cores", "all", "--config", "campaign=smoke", "devices=[cpu]", "kernels=[cpu/mine]")
-TABLE = re.compile(r"^.*, M=.*\n(?:.+\n)*\n?(?:(?!Complete log).*\n)*", re.MULTILINE)
-"""How a run ends, without Snakemake's own last lines."""
+TABLE = re.compile(r"^Gemm Ladder · (?:.*\n)*", re.MULTILINE)
+"""How a run ends."""
 BLOCK = re.compile(r"^```(console|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A step of the session on the page: a command and what it prints, or an edit."""
 MADE = re.compile(r"(?<=made the output below on ).*?\. (?=Your)")

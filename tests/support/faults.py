@@ -325,7 +325,7 @@ MACHINE = {
         "a device that another run measures on, of this or another user",
         "test_a_device_has_one_timer_whoever_asks",
         "waits",
-        "in use by another run; waiting until it is free",
+        "in use by another run",
     ),
     "beside": Fault(
         "another process that computes on the GPU",

@@ -60,6 +60,10 @@ class Project(Checkout):
         synthetic.index(folder.parents[1])
         return folder
 
+    def logged(self) -> str:
+        """Snakemake's own log of the last run, which names every job."""
+        return max((self.folder / ".snakemake" / "log").iterdir()).read_text()
+
     def table(self, pattern: str) -> pd.DataFrame:
         """The one table that a pattern below results/ matches."""
         (path,) = (self.folder / "results").glob(pattern)

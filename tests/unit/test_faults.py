@@ -42,7 +42,7 @@ def test_on_the_cpu(project):
     assert all(reason.replace("\n", "").isprintable() and len(reason) < 2100 for reason in reasons)
     (log,) = project.folder.glob("results/faults/logs/measure-*.log")
     pids = re.findall(
-        r"a kernel left processes behind \((\d+)\); they were killed", log.read_text()
+        r"a kernel left processes running \((\d+)\); they were killed", log.read_text()
     )
     assert pids
     assert not [pid for pid in map(int, pids) if psutil.pid_exists(pid)]
@@ -178,9 +178,7 @@ def test_another_process_on_the_gpu_is_noticed_and_marked(run, others, marks, ca
     assert {row["other_processes"] for row in rows} >= marks
     assert {row["status"] for row in rows} == {"correct"}
     output = capfd.readouterr().err
-    assert output.count(
-        "d: another process computes on GPU-1; what is timed meanwhile is marked"
-    ) == bool(marks - {0, None})
+    assert output.count("Warning: GPU-1: another process is using it; ") == bool(marks - {0, None})
 
 
 def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(run, tmp_path, monkeypatch):

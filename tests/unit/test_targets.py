@@ -79,7 +79,7 @@ def test_datasets_of_a_campaign_and_published_ones_have_the_same_files(tmp_path)
 
 
 def test_kernels_that_are_compiled_for_no_architecture_are_counted():
-    text = "not compiled, for want of a GPU: 2 CUDA kernel(s); `--config 'architectures=[sm_90]'`"
+    text = "2 CUDA kernels not compiled: no GPU found; `--config 'architectures=[sm_90]'`"
     assert made([CPU], []).uncompiled().startswith(text)
     assert made([CPU]).uncompiled() == ""
     assert made([CPU], [], kernels=["cpu/03_blocked"], parameters={}).uncompiled() == ""

@@ -44,16 +44,17 @@ def test_a_second_run_has_nothing_to_do_but_print_the_table(stranger):
     """It says that nothing was measured, and an exit code of its own says it to a nightly run."""
     assert stranger.run(SMOKE) == 0
     again = stranger.ok("--config", "campaign=smoke", code=NOTHING_MEASURED)
-    assert "1 of 1 steps (100%) done" in again
-    logs = (stranger.printed[SMOKE], again)
-    table, printed = (
-        log[log.index("steps (100%) done") :].partition("Complete log")[0] for log in logs
+    note, _, table = again.partition("\nGemm Ladder · ")
+    assert re.search(
+        r"^Nothing to do: measured 20\d\d-\d\d-\d\d \d\d:\d\d\. To measure again, remove "
+        r"results/smoke or run in another folder\n$",
+        note,
+        re.MULTILINE,
     )
-    note = (
-        r"Nothing was measured: .*, the last of 20\d\d-\d\d-\d\d \d\d:\d\d\. To measure again, "
-        r".* remove results/smoke first\n"
-    )
-    assert re.fullmatch(re.escape(table) + note, printed)
+    stages, _, first = stranger.printed[SMOKE].partition("\nGemm Ladder · ")
+    assert table.splitlines()[1:] == first.splitlines()[1:]
+    assert len(stages.splitlines()) < 20
+    assert not re.search(r"[\r\x1b]|rule |steps", stranger.printed[SMOKE])
 
 
 def test_a_run_with_nothing_to_do_imports_no_library_of_tables(stranger, monkeypatch):
@@ -120,7 +121,7 @@ def test_the_best_of_each_kernel_is_confirmed_in_fresh_processes(smoke):
 
 def test_cuda_kernels_are_not_compiled_without_a_gpu(smoke):
     assert [path.name for path in smoke.device.with_name("build").iterdir()] == [smoke.device.name]
-    assert "not compiled, for want of a GPU: 3 CUDA kernel(s); `--config" in smoke.printed[SMOKE]
+    assert "3 CUDA kernels not compiled: no GPU found; `--config" in smoke.printed[SMOKE]
 
 
 def test_every_figure_and_page_is_there(smoke):
@@ -136,8 +137,7 @@ def test_every_figure_and_page_is_there(smoke):
     assert {claim["id"]: claim["state"] for claim in claims}["exact"] == "reproduced"
 
 
-def test_the_costs_are_printed_and_recorded(smoke):
-    assert re.search(r"device busy \d+ % of measuring time", smoke.printed[SMOKE])
+def test_the_costs_are_recorded(smoke):
     costs = smoke.table("smoke/cpu-*/costs.csv")
     assert set(costs["job"]) == {"float32", "confirmed"}
     assert costs["busy_share"].between(0, 1).all()

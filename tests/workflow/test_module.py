@@ -81,7 +81,7 @@ def test_the_commands_of_the_page_run_in_an_empty_folder(installed, home, tmp_pa
     printed = installed("sh", "-ec", project, folder=tmp_path, code=4)
     folder = tmp_path / "my-kernels"
     assert "correct; " in printed
-    assert "Explore the results: results/mine/index.html" in printed
+    assert "Explore   results/mine/index.html" in printed
     dry = installed("ladder", "run", "config/mine.yaml", "--dry-run", folder=folder / "kernels")
     assert "This was a dry-run" in dry
     assert installed("ladder", "init", folder=folder).startswith("now: ")
@@ -133,7 +133,7 @@ def test_the_rules_are_a_module(installed, hosted, tmp_path):
     assert (folder / "all.txt").exists()
     (best,) = folder.glob("judged/results/mine/cpu-*/best.csv")
     assert ",fast," in best.read_text()
-    assert "Explore the results: judged/results/mine/index.html" in printed
+    assert "Explore   judged/results/mine/index.html" in printed
     assert "rule measure" not in installed(*snakemake, folder=tmp_path)
 
 

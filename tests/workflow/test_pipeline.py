@@ -35,7 +35,8 @@ def test_dropping_a_kernel_is_all_it_takes(project):
         "---*/", "parameters: {U: 1}\nsweep: {U: [1, 2]}\n---*/", 1
     )
     project.write("kernels/cpu/91_mine.c", swept)
-    log = project.ok("--configfile", config, "--until", "aggregate")
+    project.ok("--configfile", config, "--until", "aggregate")
+    log = project.logged()
     assert log.count("\nlocalrule measure:") == 1  # its own job and no other
     assert log.count("\nlocalrule compile:") == 1
     summary = project.table("tiny/*/summary.csv")
@@ -98,4 +99,4 @@ def test_published_data_are_planned_and_held_against_their_checksums(project):
         in done.stdout
     )
     assert "git checkout" in done.stdout
-    assert not re.search(r"rule (?!redraw)", done.stdout), done.stdout
+    assert not re.search(r"rule (?!redraw)", project.logged()), done.stdout

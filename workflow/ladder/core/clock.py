@@ -71,6 +71,13 @@ def count_stops() -> None:
     signal.signal(signal.SIGCONT, count)
 
 
+def minutes(seconds: float) -> str:
+    """Return a time as 0:07, 12:30 or 1:02:03."""
+    hours, rest = divmod(round(seconds), 3600)
+    text = f"{rest // 60}:{rest % 60:02}"
+    return f"{hours}:{text:>05}" if hours else text
+
+
 @contextlib.contextmanager
 def use(clock: Clock) -> Iterator[None]:
     """Make this process use another clock inside the `with` block."""

@@ -118,10 +118,10 @@ def exclusive(candidates: Sequence[str], wait: bool = True) -> Iterator[tuple[st
         if not waiting:
             who = (
                 "; ".join(holder for uuid in candidates for holder in holders(uuid))
-                or "which this user may not see"
+                or "not visible to this user"
             )
             print(
-                f"{', '.join(candidates)}: in use by another run; waiting until it is free ({who})",
+                f"Waiting: {', '.join(candidates)}: in use by another run ({who})",
                 file=sys.stderr,
                 flush=True,
             )

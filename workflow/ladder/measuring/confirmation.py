@@ -182,12 +182,11 @@ class Confirmation(Run):
         """What has failed once, and is left out after."""
         self._learn(rows_of(self.records()))
         self.progress = Progress(
-            f"{job.device} confirmation",
             {
                 group.key: self._round_us(group.state, group.finalists)
                 for group in self.items
                 if not self.has(group)
-            },
+            }
         )
 
     def _group(

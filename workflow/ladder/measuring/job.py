@@ -168,7 +168,6 @@ class Run(ABC):
             self.measure()
         finally:
             self.session.end()
-            self.progress.bar.close()
 
     def has(self, item: Any) -> bool:
         return item.key in self.journals[item.journal]

@@ -264,7 +264,7 @@ class Child:
         if left:
             pids = ", ".join(str(process.pid) for process in left)
             print(
-                f"a kernel left processes behind ({pids}); they were killed",
+                f"Warning: a kernel left processes running ({pids}); they were killed",
                 file=sys.stderr,
                 flush=True,
             )

@@ -75,12 +75,11 @@ class Sweep(Run):
         for none.
         """
         self.progress = Progress(
-            f"{job.device} sweep",
             {
                 entry.key: expected_us(job.kind, entry.problem)
                 for entry in self.items
                 if not self.has(entry)
-            },
+            }
         )
 
     def _entries(self, problem: Problem, share: Mapping[str, Any]) -> Iterator[_Entry]:
@@ -272,8 +271,8 @@ class Sweep(Run):
         if outcome.get("other_processes") and not self.warned:
             self.warned = True
             print(
-                f"{self.job.device}: another process computes on {self.uuid}; what is timed "
-                "meanwhile is marked",
+                f"Warning: {self.uuid}: another process is using it; values timed meanwhile are "
+                "flagged `disturbed`",
                 file=sys.stderr,
             )
         self.progress.done(entry.key, f"{entry.problem.label} {entry.candidate.name}")

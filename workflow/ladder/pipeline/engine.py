@@ -2,8 +2,9 @@
 where a version of Snakemake no longer has it.
 
 - `Run`: the logger's name, and its events, which are those of the package
-  `snakemake-interface-logger-plugins`. A logger plugin gets the same events, but in a thread, when
-  `onsuccess` may have ended (tests/workflow/test_result.py).
+  `snakemake-interface-logger-plugins` (tests/workflow/test_result.py).
+- `shown`: the queue by which a logger plugin gets the same events in a thread
+  (tests/workflow/test_result.py).
 - `submits`: `workflow.use_threads` (tests/workflow/test_options.py).
 - `workflow.is_main_process` and `workflow.overwrite_configfiles` in `rules/common.smk`
   (tests/workflow/test_options.py, tests/workflow/test_pipeline.py).
@@ -20,8 +21,13 @@ where a version of Snakemake no longer has it.
 """
 
 import logging
+import logging.handlers
 import sys
 from typing import Any
+
+from ladder.core import clock
+
+LOGGER = logging.getLogger("snakemake.logging")
 
 
 class Run(logging.Handler):
@@ -31,12 +37,24 @@ class Run(logging.Handler):
         super().__init__()
         self.started: list[Any] = []
         self.failed: list[Any] = []
-        logging.getLogger("snakemake.logging").addHandler(self)
+        self.errors: list[str] = []
+        """What Snakemake says of errors."""
+        self.start = clock.now()
+        LOGGER.addHandler(self)
 
     def emit(self, record: Any) -> None:
-        """Note a job that starts, or one that has failed."""
+        """Note a job that starts, or one that has failed, or an error."""
         events = {"job_info": self.started, "job_error": self.failed}
         events.get(getattr(record, "event", ""), []).append(record)
+        if getattr(record, "exception", ""):
+            self.errors.append(record.getMessage())
+
+
+def shown() -> None:
+    """Wait until a logger plugin has shown what happened so far."""
+    for handler in LOGGER.handlers:
+        if isinstance(handler, logging.handlers.QueueHandler):
+            handler.queue.join()  # type: ignore[union-attr]
 
 
 def submits(workflow: Any) -> bool:

@@ -3,13 +3,13 @@ failed kernels.
 """
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ladder.core import places, verdicts
-from ladder.core.surroundings import remarks
+from ladder.core import places, surroundings, verdicts
+from ladder.core.clock import minutes
 from ladder.core.types import FAILED, rate_unit
 from ladder.model.baselines import is_baseline
 from ladder.model.kernel_file import path_of
@@ -41,6 +41,8 @@ SHOWN = (
     "state",
     "reference",
     "tflops",
+    "tflops_low",
+    "tflops_high",
     "ratio",
     "ratio_low",
     "ratio_high",
@@ -88,6 +90,13 @@ class Result:
         environment = read_environment(folder / "environment.json", ("name", "kind"))
         return cls(folder, environment, rated, swept, failed)
 
+    def heading(self) -> str:
+        """Return what was measured where, and with which library."""
+        name, attributes = self.environment["name"], self.environment.get("attributes", {})
+        folder = self.folder.name if REDRAWN in self.folder.parts else self.folder.parent.name
+        words = ["Gemm Ladder", f"campaign {folder}", name, attributes.get("library", "")]
+        return " · ".join(filter(None, words))
+
     def at_one_problem(self, element_type: str) -> list[Row]:
         """Return the rows with a rate of an element type, at the problem of the ladder's figure and
         in the first state.
@@ -101,12 +110,14 @@ class Result:
         return sorted((row for row in rated if (row["problem"], row["state"]) == at), key=_context)
 
 
-def summary(files: Collection[Path], columns: int) -> tuple[str, str]:
+def summary(
+    files: Collection[Path], columns: int, seconds: float = 0.0, remarks: Iterable[str] = ()
+) -> tuple[str, str]:
     """Return two texts to print: the result of a run, and its failed kernels ("" if none).
 
-    `files` are those of the run's jobs; `columns` is the width of the screen. Each dataset of a
-    campaign gets a table; of published ones, the headline dataset, else the first. Raises
-    `InputError` for a file that its job did not make in this form.
+    `files` are those of the run's jobs; `columns` is the width of the screen, `seconds` what the
+    run took, `remarks` what else to say of it. Each dataset of a campaign gets a table; of published ones, the headline dataset, else
+    the first. Raises `InputError` for a file that its job did not make in this form.
     """
 
     def named(name: str) -> list[Path]:
@@ -125,25 +136,26 @@ def summary(files: Collection[Path], columns: int) -> tuple[str, str]:
         if path.parts[-4] == "build"
         for row in read_rows(path)
     ]
+    failed = "\n".join(failures(results, compiled))
     text: list[str] = []
     # a run that only draws published data has them as its result
     for result in results or map(Result.read, redrawn[:1]):
-        text += ["", *table(result, columns)]
-    text += [line for result in results for line in doubtful(result)]
-    text += ["", *compiled_only(results, compiled)]
+        text += ["", f"{result.heading()} · {minutes(seconds)}", *table(result, columns)]
+    text += ["", *map(correct, results), *compiled_only(results, compiled), *remarks]
     for path in named(COUNTERS):
         reasons = [row["reason"] for row in read_rows(path, ["reason"])]
         why = ", ".join(dict.fromkeys(filter(None, reasons)))
-        text.append(f"counters of {len(reasons)} kernel(s) in {path}{why and f': {why}'}")
-    pages = [path for path in named("index.html") if not own or REDRAWN not in path.parts]
-    text += [f"Explore the results: {path}" for path in pages]
-    text += [busy_share(folder) for folder in own]
-    if drawn := len(named("drawn.checked")):
+        text.append(f"Counters of {_count(reasons, 'kernel')}: {path}{why and f' ({why})'}")
+    if drawn := named("drawn.checked"):
         text.append(
-            f"{drawn} published dataset(s) drawn again, each byte as it was published; tables and "
-            f"figures in results/{REDRAWN}/"
+            f"{_count(drawn, 'published dataset')} redrawn in results/{REDRAWN}/: identical."
         )
-    return "\n".join(text).rstrip(), "\n".join(failures(results, compiled))
+    text += [line for result in results for line in doubtful(result)]
+    pages = [path for path in named("index.html") if not own or REDRAWN not in path.parts]
+    text += ["", *(f"Explore   {path}" for path in pages)]
+    if own and not failed:
+        text.append(f"Next      {_ladder()} new mine --cpu   write a kernel and compare it")
+    return "\n".join(text).rstrip(), failed
 
 
 def nothing_measured(files: Collection[Path], written: Collection[Path]) -> str:
@@ -156,10 +168,10 @@ def nothing_measured(files: Collection[Path], written: Collection[Path]) -> str:
     if not measured or any(session(path)["measured"] for path in measured if path in written):
         return ""
     last = max(map(last_time, measured)).astimezone()
+    folder = Path(*measured[0].parts[:2])
     return (
-        "Nothing was measured: all measurements are from earlier runs, the last of "
-        f"{last:%Y-%m-%d %H:%M}. To measure again, run in "
-        f"another folder, or remove {measured[0].parts[0]}/{measured[0].parts[1]} first"
+        f"Nothing to {'measure' if written else 'do'}: measured {last:%Y-%m-%d %H:%M}. To measure "
+        f"again, remove {folder} or run in another folder"
     )
 
 
@@ -167,47 +179,54 @@ def table(result: Result, columns: int) -> list[str]:
     """Return lines with the best configuration of every kernel of a dataset, one element type after
     another, each at one problem. Kernels without a rate there are named below.
     """
-    environment, text = result.environment, []
+    text = []
     for element_type, (kernels, problems) in result.swept.items():
         rows = result.at_one_problem(element_type)
+        text.append("")
         if rows:
-            first = rows[0]
-            library = environment.get("attributes", {}).get("library", first["reference"])
-            size = " ".join(f"{name.upper()}={first[name]}" for name in "mnk")
-            text.append(
-                f"{environment['name']}, {size}, {element_type}, {first['state']}; {library}; "
-                f"±: half the 95 % interval, {first['interval']}"
-            )
-            text += _cells(rows, environment["kind"], columns)
-        else:
-            text.append(f"{environment['name']}, {element_type}: no kernel has a rate")
+            text += _cells(rows, result.environment["kind"], columns)
+            text += ["", f"  ±: half the 95 % interval, {rows[0]['interval']}.{_fastest(rows)}"]
         named = {row["kernel"] for row in rows}
         if others := [kernel for kernel in kernels if kernel not in named]:
-            text.append(f"  without a rate here: {', '.join(others)}")
+            text.append(f"  Without a rate in {element_type} here: {', '.join(others)}")
         if more := len(problems) - 1:
-            text.append(f"  {more} other problem(s): {result.folder / 'best.csv'}")
+            problem = "problem" + "s" * (more > 1)
+            text.append(f"  {more} other {problem}: {result.folder / 'best.csv'}")
     return text
 
 
 def _cells(rows: Sequence[Row], kind: str, columns: int) -> list[str]:
-    """Return the lines of a table. On a narrow screen they lack the ends of configurations, then
-    their own.
-    """
+    """Return the lines of a table. A narrow screen cuts their ends, then the names of kernels."""
     unit, size = rate_unit(kind)
-    reference = rows[0]["reference"]
-    cells = [["kernel", "configuration", unit, f"vs. {reference}", "marks"]]
+    first = rows[0]
+    reference, problem = first["reference"], " × ".join(first[name] for name in "mnk")
+    title = f"{problem}, {first['element_type']}, {first['state']}"
+    cells = [[title, unit, f"× {reference}", "configuration", ""]]
     for row in rows:
-        ratio = "baseline" if row["kernel"] == reference else _ratio(row)
-        rate = f"{float(row['tflops']) / size:.4g}"
-        cells.append([row["kernel"], row["configuration"], rate, ratio, row["marks"]])
+        rate = verdicts.plus_minus(*(value / size for value in _numbers(row, "tflops")))
+        ratio = "1" if row["kernel"] == reference else _ratio(row)
+        ratio = ratio.replace("(interval not known)", "± ?")
+        cells.append([row["kernel"], rate.split()[0], ratio, row["configuration"], row["marks"]])
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    wide[1] = max(1, min(wide[1], columns - sum(wide) - 2 * len(wide) + wide[1]))
+    wide[0] = max(1, min(wide[0], columns - sum(wide[1:3]) - 6))
     lines = []
-    for kernel, configuration, *numbers, marks in cells:
-        words = [kernel.ljust(wide[0]), _cut(configuration, wide[1]).ljust(wide[1])]
-        words += [cell.rjust(width) for cell, width in zip(numbers, wide[2:-1], strict=True)]
-        lines.append(_cut("  " + "  ".join([*words, marks]).rstrip(), columns))
+    for kernel, rate, ratio, *rest in cells:
+        words = [_cut(kernel, wide[0]).ljust(wide[0]), rate.rjust(wide[1]), ratio.ljust(wide[2])]
+        words.append(rest[0].ljust(wide[3]))
+        lines.append(_cut("  " + "  ".join([*words, rest[1]]).rstrip(), columns))
     return lines
+
+
+def _fastest(rows: Sequence[Row]) -> str:
+    """Return a sentence on the rung with the highest ratio, unless a busy machine or an interval
+    that is not known leaves it open.
+    """
+    rungs = [row for row in rows if not _context(row)]
+    best = max(rungs, key=lambda row: _number(row["ratio"] or "0"), default=None)
+    busy = best is None or verdicts.busy(*(row["marks"] for row in rows))
+    if best is None or busy or not verdicts.known(*_numbers(best, "ratio")):
+        return ""
+    return f" {best['kernel']} ran {_ratio(best)} times as fast as {best['reference']}."
 
 
 def _context(row: Row) -> int:
@@ -220,9 +239,13 @@ def _context(row: Row) -> int:
 
 
 def _ratio(row: Row) -> str:
-    """Return the ratio to the reference with half the width of its interval, in percent."""
-    ratio, low, high = (_number(row[name]) for name in ("ratio", "ratio_low", "ratio_high"))
-    return verdicts.plus_minus(ratio, low, high, percent=True)
+    """Return the ratio to the reference with half the width of its interval."""
+    return verdicts.plus_minus(*_numbers(row, "ratio"))
+
+
+def _numbers(row: Row, name: str) -> list[float]:
+    """Return a value and the ends of its interval."""
+    return [_number(row[name + end]) for end in ("", "_low", "_high")]
 
 
 def _number(cell: str) -> float:
@@ -237,13 +260,13 @@ def doubtful(result: Result) -> list[str]:
     """Return lines on what could change times: surroundings, other processes, and problems where
     the reference differs from itself.
     """
-    rated, lines = result.rated, remarks(result.environment.get("attributes", {}))
+    rated, lines = result.rated, surroundings.remarks(result.environment.get("attributes", {}))
     disturbed, unsteady = ([row for row in rated if mark in row["marks"]] for mark in verdicts.BUSY)
     if disturbed:
         reason = disturbed[0]["reason"].partition("; ")[0]
         lines.append(
-            f"{reason or 'other processes computed meanwhile'} ({len(disturbed)} of {len(rated)} "
-            "rows, marked disturbed)"
+            f"{len(disturbed)} of {len(rated)} values are flagged `disturbed`: "
+            f"{reason or 'timed while other processes computed'}"
         )
     itself = [row for row in unsteady if row["kernel"] == row["reference"]]
     if itself:
@@ -251,22 +274,20 @@ def doubtful(result: Result) -> list[str]:
         places = [f"{each['problem']} {each['state']}" for each in itself]
         more = ", ..." if len(places) > NAMED else ""
         lines.append(
-            f"no ratio is a result at {', '.join(places[:NAMED])}{more}: {row['kernel']} timed "
-            f"beside itself has {_ratio(row)} at the first. Measure again while nothing else runs"
+            f"ratios at {', '.join(places[:NAMED])}{more} are unreliable: {row['kernel']} is "
+            f"{_ratio(row)} times as fast as itself at the first. Measure again on an idle machine"
         )
     return [f"Warning: {result.folder.name}: {line}" for line in lines]
 
 
-def busy_share(folder: Path) -> str:
-    """Return how long the device was executing during the jobs of a dataset that measured."""
-    names = ("wall_seconds", "busy_seconds")
-    jobs = list(read_rows(folder / "costs.csv", names))
-    wall, busy = (sum(float(job[name] or 0) for job in jobs) for name in names)
-    share = 100 * busy / (wall or 1)
-    return (
-        f"{folder.name}: device busy {share:.0f} % of measuring time ({wall:.1f} s); "
-        f"tables and figures in {folder}"
-    )
+def correct(result: Result) -> str:
+    """Return a sentence on how many kernels of a dataset are correct wherever they were run."""
+    swept = {kernel for kernels, _ in result.swept.values() for kernel in kernels}
+    kernels = {kernel for kernel in swept if not is_baseline(kernel)}
+    failed = {row["kernel"] for row in result.failed}
+    right = kernels.intersection(row["kernel"] for row in result.rated) - failed
+    number = f"All {len(right)}" if right == kernels else f"{len(right)} of {len(kernels)}"
+    return f"{number} kernels on {result.folder.name} are correct."
 
 
 def compiled_only(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
@@ -279,8 +300,7 @@ def compiled_only(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
         return []
     archs = ", ".join(dict.fromkeys(row["arch"] for row in rows))
     return [
-        f"compiled but not measured, for want of a device: {len({row['kernel'] for row in rows})} "
-        f"kernel(s) for {archs}"
+        f"{_count({row['kernel'] for row in rows}, 'kernel')} compiled for {archs}, not measured."
     ]
 
 
@@ -314,8 +334,7 @@ def failures(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
 def _to_try(kind: str, row: Row) -> str:
     """Return the command that tries the configuration of a row of `summary.csv` on its problem."""
     path = places.named(path_of(kind, row["kernel"]))
-    ladder = ".venv/bin/ladder" if places.project() == places.HOME else "ladder"
-    words = [ladder, "try", path, "--problem", f"{row['m']}x{row['n']}x{row['k']}"]
+    words = [_ladder(), "try", path, "--problem", f"{row['m']}x{row['n']}x{row['k']}"]
     if row["element_type"] != "float32":
         words += ["--type", row["element_type"]]
     # the label says what is unusual; with a space, a value such as -1 would be an option
@@ -324,6 +343,14 @@ def _to_try(kind: str, row: Row) -> str:
         if "=" in pair:
             words += ["--set", pair]
     return shlex.join(words)
+
+
+def _ladder() -> str:
+    return ".venv/bin/ladder" if places.project() == places.HOME else "ladder"
+
+
+def _count(things: Collection[Any], noun: str) -> str:
+    return f"{len(things)} {noun}{'s' * (len(things) != 1)}"
 
 
 def _kind(arch: str) -> str:

@@ -6,38 +6,31 @@ import traceback
 from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
 
 from ladder.core.errors import InputError, clear_errors
 
 
-class _Both:
-    """A stream that writes to the terminal and to a log."""
-
-    def __init__(self, terminal: TextIO, log: TextIO) -> None:
-        self.terminal, self.log = terminal, log
+class _Log(TextIOWrapper):
+    """A log, or the terminal once the disk of the log is full."""
 
     def write(self, text: str) -> int:
-        """Write to both."""
-        with contextlib.suppress(OSError):  # on a full disk, the terminal still gets it
-            self.log.write(text)
-        return self.terminal.write(text)
-
-    def flush(self) -> None:
-        """Flush the terminal; the log is not buffered."""
-        self.terminal.flush()
+        """Write at once."""
+        try:
+            return super().write(text)
+        except OSError:
+            return sys.__stderr__.write(text) if sys.__stderr__ else 0
 
 
 @contextlib.contextmanager
 def job(log: str) -> Iterator[None]:
-    """Run the body and write its stderr to the log, too.
+    """Run the body and write its stderr to the log. The run shows what concerns its user.
 
     An `InputError` ends the process with its message alone. For any other error the log gets the
     traceback.
     """
     with clear_errors(), Path(log).open("wb", buffering=0) as raw:
-        file = TextIOWrapper(raw, write_through=True)
-        with contextlib.redirect_stderr(_Both(sys.stderr, file)), clear_errors():
+        file = _Log(raw, write_through=True)
+        with contextlib.redirect_stderr(file), clear_errors():
             try:
                 yield
             except InputError:

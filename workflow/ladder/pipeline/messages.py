@@ -17,15 +17,16 @@ REFUSALS = {
 """Slurm's messages for jobs that no node can run, and the resources that ask for too much."""
 
 
-def errors(logs: Iterable[Path]) -> list[str]:
-    """Return the error messages in the logs of failed jobs, each once."""
-    lines = [
-        line
-        for log in logs
-        if log.exists()
-        for line in log.read_text(errors="replace").splitlines()
-    ]
-    return list(dict.fromkeys(line for line in lines if line.startswith("Error: ")))
+def errors(logs: Iterable[Path], causes: Iterable[str]) -> list[str]:
+    """Return the error messages in the logs of failed jobs, each once. A log without any is named,
+    with the `causes` that Snakemake has logged.
+    """
+    lines = []
+    for log in logs:
+        text = log.read_text(errors="replace") if log.exists() else ""
+        own = [line for line in text.splitlines() if line.startswith("Error: ")]
+        lines += own or [*causes, f"Error: {log}: the job ended without a message"]
+    return list(dict.fromkeys(lines))
 
 
 def refusals(logs: Iterable[str], source: str) -> list[str]:

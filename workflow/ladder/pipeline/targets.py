@@ -88,7 +88,7 @@ class Targets:
         if self.architectures or not kernels:
             return ""
         return (
-            f"not compiled, for want of a GPU: {len(kernels)} CUDA kernel(s); "
+            f"{len(kernels)} CUDA kernels not compiled: no GPU found; "
             "`--config 'architectures=[sm_90]'` compiles them"
         )
 

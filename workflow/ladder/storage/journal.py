@@ -58,11 +58,7 @@ class Journal(Mapping[str, dict[str, Any]]):
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(
-                f"{path}: another run is measuring into it; waiting until it is done",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(f"Waiting: another run is measuring into {path}", file=sys.stderr, flush=True)
             fcntl.flock(self._file, fcntl.LOCK_EX)
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):

@@ -1,0 +1,5 @@
+"""The logger plugin `ladder`, where Snakemake looks for it."""
+
+from ladder.pipeline.stages import LogHandler
+
+__all__ = ["LogHandler"]
