@@ -34,7 +34,7 @@ STALE := test_pipeline or nothing or limits or timed or script or brackets or co
 
 # exit code 4: all of it was made before
 all: setup
-	$(BIN)/snakemake --cores all || [ $$? -eq 4 ]
+	@$(BIN)/snakemake --cores all || [ $$? -eq 4 ]
 
 setup: $(BIN)/ladder
 
@@ -61,22 +61,24 @@ $(READY): export COMPILER = $(CXX)
 $(READY): envs/requirements.lock envs/bootstrap.lock $(MOVED)
 	$(if $(REFUSED),$(error $(CURDIR): got a path with $(REFUSED); expected one without : { } and \: move or rename the folder))
 	$(if $(shell $(PYTHON) -c '$(SUITS)' && echo yes),,$(error $(NO_PYTHON)))
-	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
-	$(BIN)/uv pip uninstall --quiet --python $(BIN)/python pip setuptools
-	$(call INSTALL,-r pyproject.toml $(EXTRAS))
-	touch $@
+	@echo "Installing the packages of envs/requirements.lock into $(VENV): about 90 s, of which PyCUDA's compiler takes most"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
+	@$(BIN)/uv pip uninstall --quiet --python $(BIN)/python pip setuptools
+	@$(call INSTALL,-r pyproject.toml $(EXTRAS))
+	@touch $@
 
 $(DEV): $(BIN)/ladder
-	$(call INSTALL,-r pyproject.toml --extra dev)
-	touch $@
+	@echo "Installing what the tests need into $(VENV): about 20 s"
+	@$(call INSTALL,-r pyproject.toml --extra dev)
+	@touch $@
 
 # the package itself stays in workflow/; nothing is downloaded
 $(BIN)/ladder: $(READY) pyproject.toml envs/start.py
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --reinstall --editable .
-	packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --reinstall --editable .
+	@packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	cp envs/start.py "$$packages/gemm_ladder_start.py" && echo 'import gemm_ladder_start' > "$$packages/gemm_ladder_start.pth"
-	touch $@
+	@touch $@
 
 # what tests and `make lint` need
 setup-dev: $(DEV)
@@ -87,7 +89,7 @@ HOME_IN := $(BUILT)/workflow/ladder/home
 DIST := dist
 wheel: setup
 	rm -rf $(BUILT) && mkdir -p $(HOME_IN)
-	cp -r --parents pyproject.toml LICENSE README.md workflow/ladder $(BUILT)
+	cp -r --parents pyproject.toml LICENSE README.md workflow/ladder workflow/snakemake_logger_plugin_ladder $(BUILT)
 	cp -rL --parents config kernels envs/*.lock workflow/[!l]* results/published/repeat-*.csv $(wildcard AGENTS.md) $(HOME_IN)
 	git describe --always --dirty --abbrev=40 --exclude='*' > $(HOME_IN)/REVISION || true
 	$(BIN)/uv build --quiet --wheel --offline --out-dir $(DIST) $(BUILT)

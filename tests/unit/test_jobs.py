@@ -1,5 +1,6 @@
 """What a job's script says when it cannot go on."""
 
+import io
 import json
 import re
 import signal
@@ -9,7 +10,9 @@ import sys
 import pytest
 import synthetic
 from ladder.core.errors import InputError
+from ladder.pipeline import job_log, messages
 from ladder.storage import dataset_layout
+from waiting import wait_until
 
 INTERRUPTED = """
 import os, signal, sys, threading
@@ -30,19 +33,39 @@ MESSAGE = "Interrupted: what was finished before is kept, run again to go on\n"
 def test_what_fails_while_an_interrupted_job_ends_is_not_shown(tmp_path):
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "log"), FAILS]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.stderr, done.returncode) == (MESSAGE, 128 + signal.SIGINT)
+    assert (done.stderr, done.returncode) == ("", 128 + signal.SIGINT)
+    assert (tmp_path / "log").read_text() == MESSAGE
 
 
 def test_a_job_that_is_interrupted_again_while_it_ends_has_said_so_in_one_line(tmp_path):
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "log"), WAITS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
-        message = job.stderr.readline()
+        log = tmp_path / "log"
+        wait_until(lambda: log.exists() and log.read_text() == MESSAGE, "the job to say so")
         assert job.poll() is None
         job.send_signal(signal.SIGINT)
         assert job.stderr.read() == ""
         assert job.wait() == -signal.SIGINT
-    assert message == MESSAGE
-    assert (tmp_path / "log").read_text() == message
+    assert log.read_text() == MESSAGE
+
+
+def test_what_a_job_says_is_in_its_log_and_on_a_full_disk_on_the_terminal(tmp_path, monkeypatch):
+    log, terminal = tmp_path / "log", io.StringIO()
+    monkeypatch.setattr(sys, "__stderr__", terminal)
+    for place in (log, "/dev/full"):
+        with pytest.raises(SystemExit), job_log.job(str(place)):
+            raise InputError("a: got 1; expected 2")
+    assert log.read_text() == terminal.getvalue() == "Error: a: got 1; expected 2\n"
+
+
+def test_each_error_of_failed_jobs_is_said_once(tmp_path):
+    said, silent = tmp_path / "said", tmp_path / "silent"
+    said.write_text("1 of 2 measured\nError: a\nError: b\nError: a\n")
+    assert messages.errors([said, said], ["RuleException"]) == ["Error: a", "Error: b"]
+    assert messages.errors([silent], ["died with SIGKILL"]) == [
+        "died with SIGKILL",
+        f"Error: {silent}: the job ended without a message",
+    ]
 
 
 @pytest.mark.parametrize(

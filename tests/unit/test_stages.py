@@ -93,10 +93,10 @@ def run(show, folder, columns=None):
 
 def test_without_a_terminal_a_stage_is_a_line(show, tmp_path):
     assert run(show, tmp_path).getvalue().splitlines() == [
-        "compile              2 jobs        0:10",
+        "compile                 2 jobs     0:10",
         "Warning: GPU-1: busy",
         "Warning: GPU-1: busy",
-        "measure              6 measured    1:00",
+        "measure             6 measured     1:00",
     ]
 
 
@@ -110,7 +110,7 @@ def test_a_terminal_shows_what_is_left_in_one_line(show, tmp_path, columns):
     whole = "measure  1 of 4 measured, about 1:10 left · 2 of 5 jobs · 0:20"
     assert whole[: columns - 1] in lines
     assert any(line.startswith("measure  5 of 6 measured, about 0:10") for line in lines)
-    assert lines[-1] == "measure              6 measured    1:00"
+    assert lines[-1] == "measure             6 measured     1:00"
     assert screen.getvalue().endswith("1:00\n")  # of the live line nothing stays
 
 

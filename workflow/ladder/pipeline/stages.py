@@ -23,45 +23,40 @@ SHOWN = ("Warning: ", "Waiting: ")
 
 @dataclass
 class _Job:
-    rule: str
     log: Path
-    created: float
-    """When it began, by the clock that files have their times from."""
-    start: float
     read: int = 0
-    """The bytes of its log that were read."""
+    """The lines of its log that were read."""
     done: int = 0
     total: int = 0
-    left: float | None = None
-    """The seconds that it says are left."""
+    left: int | None = None
+    """The seconds that are left, as far as it says so."""
 
 
 @dataclass
 class _Stage:
+    name: str
     planned: int
     start: float
     jobs: list[_Job] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    """How long each job took that has ended."""
+    """Those that have begun."""
+    ended: int = 0
 
-    def counted(self) -> tuple[int, int, str]:
-        """Return how much is done and planned: what its jobs count, else the jobs."""
-        total = sum(job.total for job in self.jobs)
-        if total:
-            return sum(job.done for job in self.jobs), total, "measured"
-        return len(self.seconds), self.planned, "jobs"
+    def counted(self) -> str:
+        """Return how much is done, as its jobs count, else of several jobs."""
+        if total := sum(job.total for job in self.jobs):
+            return f"{sum(job.done for job in self.jobs)} of {total} measured"
+        return f"{self.ended} of {self.planned} jobs" if self.planned > 1 else ""
 
-    def left(self) -> float | None:
-        """Return the seconds left, if every running job says so. A job that waits counts as the
-        mean of the others: parts of a stage are of about equal cost.
+    def left(self) -> str:
+        """Return the time left, if a job says it. Jobs that have not begun take as long as the
+        others, because the parts of a stage are of about equal cost.
         """
-        running = [job for job in self.jobs if job.left is not None]
-        number = len(self.jobs) - len(self.seconds)
-        if not running or len(running) < number:
-            return None
-        left = [job.left or 0.0 for job in running]
-        whole = [clock.now() - job.start + (job.left or 0.0) for job in running] + self.seconds
-        return max(left) + (self.planned - len(self.jobs)) * sum(whole) / len(whole) / number
+        known = [job.left for job in self.jobs if job.left is not None]
+        if not known:
+            return ""
+        spent = clock.now() - self.start + max(known)
+        seconds = max(known) + (self.planned - len(self.jobs)) * spent / len(self.jobs)
+        return f", about {clock.minutes(seconds)} left"
 
 
 class LogHandler(LogHandlerBase):
@@ -74,14 +69,13 @@ class LogHandler(LogHandlerBase):
     def __post_init__(self) -> None:
         self.stream, self.start, self.closed = sys.stderr, clock.now(), Event()
         self.is_live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
-        self.submits, self.failed = False, False
+        self.submits, self.failed, self.ended, self.drawn = False, False, 0, 0
         self.counts: dict[str, int] = {}
         """The jobs of each rule, once they are planned."""
         self.stages: dict[str, _Stage] = {}
-        self.running: dict[int, _Job] = {}
+        self.running: dict[int, tuple[_Stage, _Job]] = {}
         self.kept: list[str] = []
         """What to print at the end: of a run without jobs, or one that failed outside of jobs."""
-        self.ended, self.drawn = 0, 0
 
     @property
     def writes_to_stream(self) -> bool:
@@ -109,18 +103,18 @@ class LogHandler(LogHandlerBase):
             self.counts, self.kept = record.stats, []
             Thread(target=self._tick, daemon=True).start()
         elif event == "job_info" and self.counts and record.output:  # the last job makes nothing
-            planned, now = self.counts.get(record.rule_name, 1), clock.now()
-            job = _Job(record.rule_name, Path(record.log[0]), record.created, now)
-            self.running[record.jobid] = job
-            self.stages.setdefault(job.rule, _Stage(planned, now)).jobs.append(job)
+            name = record.rule_name
+            stage = self.stages.setdefault(name, _Stage(name, self.counts[name], clock.now()))
+            stage.jobs.append(_Job(Path(record.log[0])))
+            self.running[record.jobid] = stage, stage.jobs[-1]
         elif event == "job_finished":
             self.ended += 1
-            if job := self.running.pop(record.job_id, None):
-                self._finish(job)
+            if record.job_id in self.running:
+                self._end(*self.running.pop(record.job_id))
         elif event == "job_error":
             self.failed = True
-            if job := self.running.pop(record.jobid, None):
-                self.stages[job.rule].jobs.remove(job)  # it may be tried again
+            stage, job = self.running.pop(record.jobid)
+            stage.jobs.remove(job)  # it may be tried again
         elif record.levelno >= logging.ERROR and self.counts:
             self.kept.append(self.format(record))
         elif record.levelno >= logging.WARNING:
@@ -129,15 +123,14 @@ class LogHandler(LogHandlerBase):
         elif event is None and not self.counts and record.msg:
             self.kept.append(self.format(record))
 
-    def _finish(self, job: _Job) -> None:
+    def _end(self, stage: _Stage, job: _Job) -> None:
         self._read(job)
-        stage = self.stages[job.rule]
-        stage.seconds.append(clock.now() - job.start)
-        if len(stage.seconds) == stage.planned:
-            _, total, unit = stage.counted()
-            counted = f"{total:>6} {unit}" if total > 1 else ""
+        job.left = None
+        stage.ended += 1
+        if stage.ended == stage.planned:
+            counted = stage.counted().rpartition(" of ")[2]
             took = clock.minutes(clock.now() - stage.start)
-            self._print(f"{job.rule:<15} {counted:<15} {took:>7}")
+            self._print(f"{stage.name:<15}{counted:>15} {took:>8}")
 
     def _tick(self) -> None:
         while not self.closed.wait(1.0):
@@ -146,47 +139,37 @@ class LogHandler(LogHandlerBase):
     def look(self) -> None:
         """Show what has changed between events."""
         with self.lock:
-            for job in self.running.values():
+            for _, job in self.running.values():
                 self._read(job)
             self._draw()
 
     def _read(self, job: _Job) -> None:
-        """Read what a job has added to its log, which may hold an earlier run's before."""
-        if job.log.exists() and job.log.stat().st_mtime >= job.created:
-            with job.log.open("rb") as log:
-                log.seek(job.read)
-                whole = log.read().rpartition(b"\n")[0]
-            job.read += len(whole) + bool(whole)
-            for line in whole.decode(errors="replace").splitlines():
-                if found := PROGRESS.match(line):
-                    job.done, job.total = int(found[1]), int(found[2])
-                    job.left = float(found[3] or 0)
-                elif line.startswith(SHOWN):
-                    self._print(line)
+        text = job.log.read_text(errors="replace") if job.log.exists() else ""
+        lines = text.split("\n")[:-1]
+        for line in lines[job.read :]:
+            if found := PROGRESS.match(line):
+                job.done, job.total, job.left = (int(number or 0) for number in found.groups())
+            elif line.startswith(SHOWN):
+                self._print(line)
+        job.read = len(lines)
 
     def _draw(self) -> None:
         """Draw the live line: of the stage whose end is known, else of the one begun first."""
         if not self.is_live or self.submits:
             return
-        rules = [rule for rule in self.stages if any(j.rule == rule for j in self.running.values())]
         text = ""
-        for rule in sorted(rules, key=lambda rule: self.stages[rule].left() is None)[:1]:
-            done, total, unit = self.stages[rule].counted()
-            left = self.stages[rule].left()
-            text = f"{rule}  {done} of {total} {unit}" if total > 1 else rule
-            text += "" if left is None else f", about {clock.minutes(left)} left"
+        if self.running:
+            stage = max((stage for stage, _ in self.running.values()), key=lambda s: s.left() > "")
+            text = f"{stage.name}  {stage.counted()}{stage.left()}".rstrip()
             text += f" · {self.ended} of {self.counts['total']} jobs"
             text += f" · {clock.minutes(clock.now() - self.start)}"
-        text = text[: os.get_terminal_size(self.stream.fileno()).columns - 1]
-        self.stream.write(f"\r{text.ljust(self.drawn)}\r{text}" * bool(text or self.drawn))
-        self.stream.flush()
-        self.drawn = len(text)
+        self._print(text[: os.get_terminal_size(self.stream.fileno()).columns - 1], end="")
 
-    def _print(self, text: str) -> None:
-        """Print a line in place of the live one."""
-        self.stream.write(f"\r{' ' * self.drawn}\r" * bool(self.drawn) + f"{text}\n")
+    def _print(self, text: str, end: str = "\n") -> None:
+        """Print in place of the live line."""
+        self.stream.write(f"\r{' ' * self.drawn}\r" * bool(self.drawn) + text + end)
         self.stream.flush()
-        self.drawn = 0
+        self.drawn = 0 if end else len(text)
 
     def close(self) -> None:
         """Print what was kept, unless jobs failed."""
