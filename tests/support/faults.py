@@ -275,8 +275,7 @@ MACHINE = {
         "a disk that fills while a journal is written",
         "test_a_full_disk_is_one_clear_message_and_nothing_is_lost",
         "error",
-        "cannot be written: No space left on device; what was finished before is kept, run again "
-        "once it can be",
+        "cannot be written: No space left on device; what is finished is kept",
     ),
     "read_only": Fault(
         "a results folder that cannot be written",
@@ -388,13 +387,13 @@ MACHINE = {
         "a compiler out of memory or disk, or killed",
         "test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel",
         "error",
-        "the compiler was cut off, which says nothing of the kernel; run again",
+        "the compiler was killed, which is not the kernel's fault; run again",
     ),
     "hungry": Fault(
         "a kernel for which a compiler wants more memory than 4 GiB",
         "test_a_compiler_that_is_too_hungry_is_stopped",
         "`compile_error`",
-        "GiB of memory, and asked for more",
+        "GiB of memory, and needed more",
     ),
     "compiler": Fault(
         "a compiler that compiles nothing",

@@ -78,7 +78,7 @@ def test_a_worker_that_does_not_start_is_the_machines_fault(
     start, monkeypatch, support, executable, message
 ):
     monkeypatch.setattr(sys, "executable", executable)
-    with pytest.raises(InputError, match=f"{message}; no fault of a kernel's"):
+    with pytest.raises(InputError, match=f"{message}; no kernel is at fault"):
         start(support)
 
 
@@ -200,8 +200,7 @@ def test_where_no_process_can_be_started_that_is_told(start, monkeypatch):
     library = compile_support("cpu", "")
     monkeypatch.setattr(supervisor.subprocess, "Popen", refuse)
     with pytest.raises(
-        InputError,
-        match="no process can be started: Cannot allocate memory; no fault of a kernel's",
+        InputError, match="no process can be started: Cannot allocate memory; no kernel is at fault"
     ):
         start(library)
 

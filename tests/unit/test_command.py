@@ -46,6 +46,8 @@ def test_help_names_every_command_at_once():
     assert all(
         f"\n    {example.split()[1]} " in done.stdout for example in command.COMMANDS.values()
     )
+    for first, group in command.GROUPS.items():
+        assert f"\n  {group}:\n    {first} " in done.stdout
 
 
 def test_what_is_not_a_dataset_is_one_line(tmp_path):

@@ -165,7 +165,7 @@ def crash(monkeypatch, number, words=b""):
         (
             5,
             b"LLVM ERROR: out of memory\n",
-            "the compiler may use 4 GiB of memory, and asked for more: NVRTC died due to signal "
+            "the compiler may use 4 GiB of memory, and needed more: NVRTC died due to signal "
             "5\nLLVM ERROR: out of memory",
         ),
     ],
@@ -269,7 +269,7 @@ def use_as_cc(monkeypatch, path, script):
 
 def test_a_compiler_that_refuses_everything_is_not_the_kernels_fault(folder, monkeypatch):
     use_as_cc(monkeypatch, folder / "broken", "echo 'as: not found' >&2\nexit 1")
-    message = "refuses an empty kernel too, so it says nothing of cpu/20_test: as: not found"
+    message = "refuses an empty kernel too, so cpu/20_test is not at fault: as: not found"
     with pytest.raises(InputError, match=message):
         build(folder, c_kernel("t", ""), "cpu/20_test.c")
 
@@ -294,7 +294,7 @@ def test_a_compiler_that_computes_for_ever_is_stopped(folder, monkeypatch):
     with get_context("fork").Pool(1) as pool:
         (row,), after = pool.apply(built_under_a_limit, (folder,))
     assert row.status == "compile_error"
-    assert row.reason == "the compiler ended with status -24 and no word"
+    assert row.reason == "the compiler ended with status -24 and no output"
     assert after == resource.getrlimit(resource.RLIMIT_CPU)
 
 
@@ -326,7 +326,7 @@ def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, name, tex
     before = resource.getrlimit(resource.RLIMIT_AS)
     row, *_ = build(folder, text.replace("[8, 16]", "[8]"), name, builds=[build_with])
     assert row.status == "compile_error"
-    asked = row.reason.startswith("the compiler may use 0.5 GiB of memory, and asked for more: ")
+    asked = row.reason.startswith("the compiler may use 0.5 GiB of memory, and needed more: ")
     # by what it wants the memory for that it does not get
     assert asked or row.reason.endswith(MAYBE_MEMORY.format("0.5"))
     assert resource.getrlimit(resource.RLIMIT_AS) == before
@@ -338,7 +338,7 @@ def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, name, tex
         (
             4 << 30,
             compilers.CompileError,
-            "^the compiler may use 4 GiB of memory, and asked for more: ld: memory exhausted$",
+            "^the compiler may use 4 GiB of memory, and needed more: ld: memory exhausted$",
         ),
         (1 << 50, InputError, "says nothing of the kernel; run again: ld: memory exhausted"),
     ],

@@ -114,7 +114,7 @@ def test_a_gpu_whose_library_is_missing_is_named(monkeypatch, tmp_path, node, ad
     assert detect.detect_gpus() == []
     monkeypatch.setattr(detect, "OF_NODE", {str(tmp_path): hint})
     with pytest.raises(
-        InputError, match=f"is there, but libnvidia-ml.so.1 is not found. .*{advice}"
+        InputError, match=f"exists, but libnvidia-ml.so.1 was not found. .*{advice}"
     ):
         detect.detect_gpus()
 

@@ -381,7 +381,7 @@ def test_a_gate_needs_a_repository_and_a_gpu(repository, monkeypatch):
     change(repository, "right()", "right() # changed")
     monkeypatch.setattr(command, "detect_gpus", list)
     output = repository.ladder("gate", "HEAD", code=2)
-    assert "CUDA kernels are to be timed, and no usable GPU was found here" in output
+    assert "cannot time CUDA kernels: no usable GPU was found here" in output
     with monkeypatch.context() as without:
         without.setenv("PATH", "")
         output = repository.ladder("gate", "HEAD", code=2)

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 import synthetic
+from ladder.core.errors import INTERRUPTED as SAID
 from ladder.core.errors import InputError
 from ladder.pipeline import job_log, messages
 from ladder.storage import dataset_layout
@@ -27,7 +28,7 @@ WAITS = "threading.Thread(target=sys.stdin.read).start()"
 """As a job waits for its processes when Python ends."""
 FAILS = "threading._register_atexit(lambda: os.close(-1))"
 """As a pool of processes does that finds its pipe closed when Python ends."""
-MESSAGE = "Interrupted: what was finished before is kept, run again to go on\n"
+MESSAGE = f"{SAID}\n"
 
 
 def test_what_fails_while_an_interrupted_job_ends_is_not_shown(tmp_path):

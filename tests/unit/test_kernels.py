@@ -349,7 +349,7 @@ def test_what_is_no_kernel_stops_nothing(tmp_path):
     assert list(refused) == ["cpu/03_bad"]
     assert "03_bad.c: header: " in str(refused["cpu/03_bad"])
     strays = [
-        message.split(": taken for no kernel; expected the suffix .c, and")[0]
+        message.split(": ignored; expected the suffix .c, and")[0]
         for message in kernel_file.strays(tmp_path)
     ]
     assert strays == [str(path) for path in files[3:5]]

@@ -111,9 +111,7 @@ def test_two_kernels_of_one_name_are_refused(tmp_path):
     assert kernel_file.discover(tmp_path, refused) == {}
     assert list(refused) == ["cuda/mine"]
     for path, other in ((first, second), (second, first)):
-        message = (
-            rf"{path.name}: two kernels of one name, beside {other.name}; expected another name"
-        )
+        message = rf"{path.name}: has the name of {other.name}; rename one"
         with pytest.raises(InputError, match=message):
             kernel_file.parse(path)
 
@@ -125,7 +123,7 @@ def test_a_kernel_is_found_by_its_name_and_a_cubin_is_none(tmp_path, monkeypatch
     write(tmp_path, "\x7fELF", "cuda/other.cubin")
     (message,) = kernel_file.strays(tmp_path)
     assert re.search(
-        r"other\.cubin: taken for no kernel; expected the suffix \.cu or \.ptx or \.py, and a "
+        r"other\.cubin: ignored; expected the suffix \.cu or \.ptx or \.py, and a "
         r"comment",
         message,
     )

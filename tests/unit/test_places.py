@@ -76,7 +76,7 @@ def test_a_kernel_with_the_name_of_another_at_home_is_refused(root):
     assert found["cpu/home"].path.is_relative_to(places.HOME)
     assert list(refused) == ["cpu/home"]
     assert kernel_file.path_of("cpu", "home") == found["cpu/home"].path
-    message = f"{copy}: has the name of another kernel, {places.HOME}/kernels/cpu/home.c; expected"
+    message = f"{copy}: has the name of {places.HOME}/kernels/cpu/home.c; rename"
     with pytest.raises(InputError, match=message):
         load(["cpu/*"])
 

@@ -57,8 +57,7 @@ def test_a_full_disk_is_told_and_what_was_written_is_kept(tmp_path, room):
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, before[1]))
     try:
         with pytest.raises(
-            InputError,
-            match=r"j: cannot be written: .*; what was finished before is kept, run again",
+            InputError, match=r"j: cannot be written: .*; what is finished is kept; "
         ):
             journal.append({"key": "k9", "samples_us": [1.0] * 50})
         with pytest.raises(InputError, match=r"s\.parquet: cannot be written"):

@@ -49,8 +49,7 @@ def test_a_path_with_a_space_is_given_from_here(tmp_path, monkeypatch):
     assert start.unquoted(str(tmp_path / "a space" / "bin" / "python")) == "bin/python"
     for name in ("with space", "it's"):
         with pytest.raises(
-            InputError,
-            match=f"{name}/python: has a space, a quote or the like in its path from here",
+            InputError, match=f"{name}/python: this path has a space, a quote or the like, which"
         ):
             start.unquoted(str(tmp_path / "a space" / name / "python"))
 

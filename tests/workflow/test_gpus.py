@@ -82,7 +82,7 @@ def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on
 
     refused = four.snakemake("counters", "--configfile", "config/test.yaml")
     assert refused.returncode == 1
-    assert "Error: PATH: got no ncu; expected that of Nsight Compute" in refused.stdout
+    assert "Error: PATH: no ncu found; `counters` needs" in refused.stdout
     assert "rule " not in refused.stdout
     ncu = four.write("tools/ncu", NCU)
     ncu.chmod(0o755)

@@ -122,14 +122,14 @@ TABLE = [
         "right(alpha=1, beta=0)",
         "needs: [alpha == 1, beta == 0, M % 16 == 0]\n",
         "",
-        r"the gauntlet asked (\d+) of its \1 problems, \d+ of them changed to what it needs\n",
+        r"the gauntlet ran (\d+) of its \1 problems, \d+ of them changed to what it needs\n",
     ),
     (
         0,
         "right(k=32)",
         "needs: [K == 32, M == 32]\n",
         "",
-        r"the gauntlet asked (\d+) of its \d+ problems, \1 of them changed to what it needs; fewer "
+        r"the gauntlet ran (\d+) of its \d+ problems, \1 of them changed to what it needs; fewer "
         "than 20 say ",
     ),
     (1, "right(alpha=abs(p.alpha))", SIXTEENS, "", "mine: on M=16 N=16 K=272 alpha=-0.5 exact: "),
@@ -423,7 +423,7 @@ def test_a_verdict_holds_where_nothing_can_be_kept(trials, does, code, verdict):
     last, warning = trials.try_(does, code=code).splitlines()[-2:]
     assert last.startswith(verdict)
     assert re.match(
-        "Warning: nothing is kept of it for the next try: .*/results/try/cuda: cannot be written: ",
+        "Warning: the next try cannot compare with this one: .*/results/try/cuda: cannot be written: ",
         warning,
     )
 

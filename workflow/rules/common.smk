@@ -10,7 +10,7 @@ try:
     import ladder
 except ModuleNotFoundError:
     sys.exit(
-        f"Error: {sys.executable}: has no package gemm-ladder, whose rules these are; pip install it there"
+        f"Error: {sys.executable}: gemm-ladder is not installed; pip install it there"
     )
 
 from ladder.compiling import provenance, toolchain

@@ -57,7 +57,7 @@ SLOWER = 3
 NIGHTS = 3
 """The fewest runs of the same code that show how far such runs differ."""
 NO_LIMITS = (
-    "nobody knows how far runs of the same code differ there: it is published for other devices. "
+    "how far runs of the same code differ on this device is not known. "
     f"Compare with {NIGHTS} or more runs of "
     "your own: ladder compare A1 A2 A3 -- B"
 )

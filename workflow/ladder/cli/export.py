@@ -59,7 +59,7 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
     verdict = "not measured"
     if result:
         same = result["sha256"] == entry.resource.sha256
-        binary = "the same binary" if same else "compiled again, into another binary than that"
+        binary = "the same binary" if same else "compiled again, to a different binary"
         verdict = (
             f"{result['status']} on {result['gpu']}, {result['time'][:10]}, "
             f"{result['dataset']}: {binary}"

@@ -224,9 +224,7 @@ def _device(kind: str) -> DetectedDevice:
     devices = detect_gpus() if kind == "cuda" else [detect_cpu()]
     if not devices:
         why = "; ".join(["no usable GPU was found here", *left_out()])
-        raise InputError(
-            f"CUDA kernels are to be timed, and {why}; expected one, or --kernels 'cpu/*'"
-        )
+        raise InputError(f"cannot time CUDA kernels: {why}; expected one, or --kernels 'cpu/*'")
     return devices[0]
 
 

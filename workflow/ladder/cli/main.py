@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from argparse import REMAINDER, Action, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
@@ -468,16 +468,16 @@ def gate(parser: ArgumentParser) -> Run:
 
 
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
-    init: "ladder init my-kernels",
     new: "ladder new mine --cpu",
     try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
-    run: "ladder run smoke --dry-run",
+    gate: "ladder gate main --fail-if-slower 1%",
+    export: "ladder export 11_split_k BM=64 SLICES=4",
     compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 "
     "--fail-if-slower 2%",
-    gate: "ladder gate main --fail-if-slower 1%",
     receipt: "ladder receipt results/default/nvidia-h200 03_shared_tile",
     check: "ladder check receipt.json --trust",
-    export: "ladder export 11_split_k BM=64 SLICES=4",
+    init: "ladder init my-kernels",
+    run: "ladder run smoke --dry-run",
     publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
     repeat: "ladder repeat",
 }
@@ -488,8 +488,18 @@ They import their modules when they run, so that `ladder --help` answers at once
 """
 
 
+GROUPS = {"new": "kernels", "compare": "results", "init": "a project", "publish": "maintainers"}
+"""The heading above a sub-command, in the list of all."""
+
+
 class _Paragraphs(HelpFormatter):
-    """Fills paragraphs to the terminal's width; an example stays on its own line."""
+    """Fills paragraphs to the terminal's width; an example stays on its own line. Puts headings
+    above groups of sub-commands.
+    """
+
+    def _format_action(self, action: Action) -> str:
+        heading = GROUPS.get(str(action.metavar))
+        return (f"\n  {heading}:\n" if heading else "") + super()._format_action(action)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
@@ -513,13 +523,15 @@ def parser(of: type[ArgumentParser] = ArgumentParser) -> ArgumentParser:
     """
     whole = of(
         "ladder",
-        description="Measure, compare and judge GEMM kernels. `ladder init` begins a project; "
-        "`ladder COMMAND --help` shows an example.",
+        description="Measure, compare and judge GEMM kernels. Begin with `ladder new mine --cpu`: "
+        "it writes a kernel, and says how to try it.",
+        epilog="`ladder COMMAND --help` explains a command, with an example.",
+        formatter_class=_Paragraphs,
     )
     whole.add_argument(
         "--version", action="version", version=f"gemm-ladder {version('gemm-ladder')}"
     )
-    commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    commands = whole.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for command, example in COMMANDS.items():
         text = (command.__doc__ or "").replace("\n    ", "\n").strip()
         subcommand = commands.add_parser(

@@ -516,7 +516,7 @@ class Tries:
         except (InputError, OSError) as error:
             if isinstance(error, OSError):
                 error = unwritable(error.filename or folder(), error)
-            words = f"nothing is kept of it for the next try: {error}"
+            words = f"the next try cannot compare with this one: {error}"
             print(f"Warning: {words}", file=sys.stderr, flush=True)
 
     def _keep_best(self, best: Entry) -> None:

@@ -150,7 +150,7 @@ def _gauntlet(outcome: Outcome) -> str:
         return ""
     few = f"; fewer than {verdicts.FEW_PROBLEMS} say little about other problems"
     return (
-        f"the gauntlet asked {asked.asked} of its {asked.problems} problems, {asked.changed} of "
+        f"the gauntlet ran {asked.asked} of its {asked.problems} problems, {asked.changed} of "
         f"them changed to what it needs{few if asked.asked < verdicts.FEW_PROBLEMS else ''}"
     )
 

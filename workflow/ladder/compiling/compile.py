@@ -137,7 +137,7 @@ def _check_compiler(kernel: Kernel, arch: str) -> None:
         compile_source(COMPILER[kernel.kind], EMPTY[kernel.kind], arch)
     except CompileError as error:
         raise InputError(
-            f"the compiler refuses an empty kernel too, so it says nothing of {kernel.id}: {error}"
+            f"the compiler refuses an empty kernel too, so {kernel.id} is not at fault: {error}"
         ) from None
 
 

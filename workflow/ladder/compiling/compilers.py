@@ -116,7 +116,7 @@ def _limited() -> Iterator[None]:
         if _NO_MEMORY.search(str(error)):
             # without the prefix of `_refusal`, which clears the kernel
             message = str(error).partition(": ")[2]
-            raise CompileError(f"the compiler {may}, and asked for more: {message}") from None
+            raise CompileError(f"the compiler {may}, and needed more: {message}") from None
         # a compiler may use memory without checking that it got any
         if "died due to signal 11" in str(error):
             raise CompileError(
@@ -180,7 +180,7 @@ printf %s "$PWD" > "$record/folder"
 {"".join(f"ln -s {shlex.quote(path)} {name}; " for name, path in links.items())}
 env -i {passed} TMPDIR=. toolkit/bin/nvcc {options} "$@" > "$record/output" 2>&1
 status=$?
-[ $status = 0 -o -s "$record/output" ] || echo "nvcc ended with status $status and no word" > "$record/output"
+[ $status = 0 -o -s "$record/output" ] || echo "nvcc ended with status $status and no output" > "$record/output"
 exit $status
 """
 
@@ -284,7 +284,9 @@ def _triton(source: str, arch: str, includes: Sequence[Path], options: Sequence[
         )
         made = Path(scratch) / "made.json"
         if done.returncode or not made.exists():
-            raise _refusal(done.stderr or f"Triton ended with status {done.returncode} and no word")
+            raise _refusal(
+                done.stderr or f"Triton ended with status {done.returncode} and no output"
+            )
         output = json.loads(made.read_text())
     binary, usage = _ptxas(output["ptx"], output["arch"], (), options)
     return binary, usage | {"dynamic_shared": output["shared"]}
@@ -326,7 +328,7 @@ def _run(command: Sequence[str], name: str, source: str) -> tuple[bytes, str]:
         )
         if done.returncode:
             raise _refusal(
-                done.stdout or f"the compiler ended with status {done.returncode} and no word"
+                done.stdout or f"the compiler ended with status {done.returncode} and no output"
             )
         return (Path(scratch) / "made").read_bytes(), done.stdout
 
@@ -339,8 +341,7 @@ def _refusal(message: str) -> CompileError:
     """
     if _NO_MEMORY.search(message) or _CUT_OFF.search(message):
         raise InputError(
-            "the compiler was cut off, which says nothing of the kernel; run again: "
-            f"{_tidy(message)}"
+            f"the compiler was killed, which is not the kernel's fault; run again: {_tidy(message)}"
         )
     return CompileError(_tidy(message))
 

@@ -46,8 +46,7 @@ def check_alike(actual: Mapping[str, Any], recorded: Mapping[str, Any], where: s
                 f"{where}.{key}: got {recorded.get(key)!r}; expected {actual.get(key)!r}, as on "
                 f"this machine, {platform.node()}. Run in "
                 "another folder, or measure everything again: `--forcerun probe`. On a cluster, "
-                "name resources under `partitions` that "
-                "only machines alike have"
+                "ask for identical machines under `partitions`"
             )
 
 

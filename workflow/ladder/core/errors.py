@@ -10,7 +10,7 @@ from pathlib import Path
 
 REASON_CHARACTERS = 2000
 """The most characters of a reason that are recorded."""
-INTERRUPTED = "Interrupted: what was finished before is kept, run again to go on"
+INTERRUPTED = "Interrupted: what is finished is kept; run again to continue"
 NOTHING_MEASURED = 4
 """The exit code of a campaign that was made before, and of a comparison of a run with itself:
 nothing new was measured.
@@ -86,10 +86,7 @@ def clear_errors(code: int = 1) -> Iterator[None]:
     except OSError as error:
         if error.errno not in OF_DISKS:
             raise
-        message = (
-            f"{error.filename or 'the disk'}: {error.strerror}; what was finished before is "
-            "kept, run again once it can be used"
-        )
+        message = str(unwritable(error.filename or "the disk", error))
     except KeyboardInterrupt:
         # another Ctrl-C ends what Python does as it ends, without a traceback; nor does it show one
         # of a pool whose processes the first one has ended (concurrent.futures, `_python_exit`)
@@ -106,6 +103,6 @@ def clear_errors(code: int = 1) -> Iterator[None]:
 def unwritable(path: Path | str, error: OSError) -> InputError:
     """Return the `InputError` for a file that the system does not let us write."""
     return InputError(
-        f"{path}: cannot be written: {error.strerror}; what was finished before is kept, run again "
-        "once it can be"
+        f"{path}: cannot be written: {error.strerror}; what is finished is kept; make room or change its rights, and "
+        "run again"
     )

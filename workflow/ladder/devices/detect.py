@@ -118,7 +118,7 @@ def _scan() -> tuple[list[DetectedDevice], list[str], str]:
         node = next((node for node in OF_NODE if Path(node).exists()), "")
         if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND and node:
             raise InputError(
-                f"{node}: is there, but libnvidia-ml.so.1 is not found. {OF_NODE[node]}. {OR_CPU}"
+                f"{node} exists, but libnvidia-ml.so.1 was not found. {OF_NODE[node]}. {OR_CPU}"
             ) from None
         if error.value in (
             pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,

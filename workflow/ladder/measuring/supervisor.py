@@ -56,8 +56,8 @@ OpenBLAS's for 2^20 cycles instead of 2^26, OpenMP's 50,000 times instead of 300
 longer inside a call has to be woken up.
 """
 NO_FAULT = (
-    "no fault of a kernel's, and recorded of none; what was measured before is kept, run "
-    "again once it is mended"
+    "no kernel is at fault, and none is recorded as failed. What is measured is kept: run again "
+    "once the device works"
 )
 _numbers = itertools.count()
 
@@ -209,7 +209,7 @@ class Child:
         except (OSError, ValueError):
             pass
         raise self._kill_because(
-            "launch_error", "something wrote to the pipe of the child process what is no answer"
+            "launch_error", "the child process answered with other data than its answer"
         )
 
     def _kill_because(self, status: Status, reason: str) -> Failure:

@@ -125,10 +125,7 @@ def parse(path: Path) -> Kernel:
     for suffix in SUFFIXES[kind]:
         other = path.with_suffix(suffix)
         if other != path and _is_kernel(other, kind):
-            raise InputError(
-                f"{path}: two kernels of one name, beside {other.name}; expected another name for "
-                "one of them"
-            )
+            raise InputError(f"{path}: has the name of {other.name}; rename one of them")
     text, whole, sidecar = found
     header = yaml_schema.load(whole, f"{path}: header")
     if sidecar and isinstance(header, dict):
@@ -189,8 +186,8 @@ def _check_code(kernel: Kernel) -> None:
                 raise InputError(
                     f"{_line(path, text, match.end())}: got "
                     f'{yaml_schema.shorten(text[begins : match.end()])}; expected #include "..." '
-                    "or #include <...> only, without a macro or a comment in it: what it names is "
-                    "looked at, to measure again when it has changed"
+                    "or #include <...> only, without a macro or a comment in it: a change to an "
+                    "included file must be noticed"
                 )
 
 
@@ -298,8 +295,8 @@ def _read(paths: Iterable[Path], refused: dict[str, InputError] | None) -> dict[
             other = kernels.setdefault(kernel.id, kernel)
             if other is not kernel and other.digest != kernel.digest:
                 raise InputError(
-                    f"{path}: has the name of another kernel, {other.path}; expected another "
-                    "name, because tables and claims know kernels by theirs"
+                    f"{path}: has the name of {other.path}; rename one of them: tables and claims "
+                    "know kernels by name"
                 )
         except InputError as error:
             errors[id_of(path)] = error
@@ -354,8 +351,8 @@ def is_rung(name: str) -> bool:
 def strays(root: Path) -> list[str]:
     """Return a message for each file in `root`/kernels that is not taken for a kernel."""
     return [
-        f"{path}: taken for no kernel; expected the suffix {' or '.join(SUFFIXES[kind])}, and a "
-        "comment /*--- … ---*/ of YAML at the beginning; `ladder try` takes it without one"
+        f"{path}: ignored; expected the suffix {' or '.join(SUFFIXES[kind])}, and a comment "
+        "/*--- … ---*/ of YAML at the beginning. `ladder try` needs no comment"
         for kind, path in _sources(root)
         if not _is_kernel(path, kind)
     ]

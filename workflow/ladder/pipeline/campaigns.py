@@ -190,8 +190,7 @@ class Campaigns:
         devices = detect.resolve(campaign, gpus, detect.detect_cpu())
         if self.submits() and not campaign.partitions:
             raise InputError(
-                f"{source}: partitions: missing, and this machine's devices are not those that "
-                "submitted jobs run on; expected the "
+                f"{source}: partitions: missing; submitted jobs run on other machines. Expected the "
                 "cluster's, such as {a100: {device: nvidia-a100-sxm4-80gb, architecture: sm_80, "
                 "resources: {slurm_partition: a100}}}; "
                 "config/README.md explains them"

@@ -75,7 +75,7 @@ class LogHandler(LogHandlerBase):
         self.stages: dict[str, _Stage] = {}
         self.running: dict[int, tuple[_Stage, _Job]] = {}
         self.kept: list[str] = []
-        """What to print at the end: of a run without jobs, or one that failed outside of jobs."""
+        """What to print at the end: of a run without jobs, or an error outside of jobs."""
 
     @property
     def writes_to_stream(self) -> bool:
@@ -94,11 +94,11 @@ class LogHandler(LogHandlerBase):
 
     def _show(self, record: Any) -> None:
         event = getattr(record, "event", None)
-        self.submits |= hasattr(record, "nodes")
-        if self.submits:
-            for text in filter(None, [*self.kept, self.format(record)]):
+        if hasattr(record, "nodes"):
+            self.submits, self.is_live = True, False
+        if self.submits or record.levelno == logging.WARNING:
+            if text := self.format(record):
                 self._print(text)
-            self.kept = []
         elif event == "run_info":
             self.counts, self.kept = record.stats, []
             Thread(target=self._tick, daemon=True).start()
@@ -113,13 +113,11 @@ class LogHandler(LogHandlerBase):
                 self._end(*self.running.pop(record.job_id))
         elif event == "job_error":
             self.failed = True
-            stage, job = self.running.pop(record.jobid)
-            stage.jobs.remove(job)  # it may be tried again
-        elif record.levelno >= logging.ERROR and self.counts:
-            self.kept.append(self.format(record))
-        elif record.levelno >= logging.WARNING:
-            self.kept = []
-            self._print(self.format(record))
+            if record.jobid in self.running:
+                stage, job = self.running.pop(record.jobid)
+                stage.jobs.remove(job)  # it may be tried again
+        elif record.levelno >= logging.ERROR:
+            self.kept = [self.format(record)]
         elif event is None and not self.counts and record.msg:
             self.kept.append(self.format(record))
 
@@ -155,7 +153,7 @@ class LogHandler(LogHandlerBase):
 
     def _draw(self) -> None:
         """Draw the live line: of the stage whose end is known, else of the one begun first."""
-        if not self.is_live or self.submits:
+        if not self.is_live:
             return
         text = ""
         if self.running:

@@ -67,9 +67,8 @@ def unquoted(python: str) -> str:
     path = os.path.relpath(python) if SPECIAL & set(python) else python
     if SPECIAL & set(path):
         raise InputError(
-            f"{path}: has a space, a quote or the like in its path from here, and Snakemake starts "
-            "jobs by this path without quotes; "
-            "expected it to be run in the project's own folder"
+            f"{path}: this path has a space, a quote or the like, which Snakemake does not escape; "
+            "run in the project's own folder"
         )
     return path
 

@@ -105,9 +105,7 @@ class Targets:
                 "among them. `counters` needs Nsight Compute, which counts on no other device"
             )
         if not ncu:
-            raise InputError(
-                "PATH: got no ncu; expected that of Nsight Compute, which `counters` needs"
-            )
+            raise InputError("PATH: no ncu found; `counters` needs that of Nsight Compute")
         return figures
 
     def contents(self, device: str) -> str:
