@@ -275,7 +275,8 @@ MACHINE = {
         "a disk that fills while a journal is written",
         "test_a_full_disk_is_one_clear_message_and_nothing_is_lost",
         "error",
-        "cannot be written: No space left on device; what is finished is kept",
+        "cannot be written: No space left on device; what is finished is kept; make "
+        "room or change its rights, and run again",
     ),
     "read_only": Fault(
         "a results folder that cannot be written",
@@ -387,7 +388,7 @@ MACHINE = {
         "a compiler out of memory or disk, or killed",
         "test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel",
         "error",
-        "the compiler was killed, which is not the kernel's fault; run again",
+        "the compiler could not finish, which is not the kernel's fault; run again",
     ),
     "hungry": Fault(
         "a kernel for which a compiler wants more memory than 4 GiB",

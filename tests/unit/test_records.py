@@ -42,7 +42,7 @@ def test_a_second_run_waits_and_finds_what_the_first_measured(tmp_path, capfd, m
 
     monkeypatch.setattr(fcntl, "flock", waits)
     assert set(read(tmp_path / "j")) == {"k"}
-    assert "another run is measuring into it; waiting" in capfd.readouterr().err
+    assert "Waiting: another run is measuring into" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("room", [0, 1, 30])

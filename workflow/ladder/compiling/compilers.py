@@ -341,7 +341,7 @@ def _refusal(message: str) -> CompileError:
     """
     if _NO_MEMORY.search(message) or _CUT_OFF.search(message):
         raise InputError(
-            f"the compiler was killed, which is not the kernel's fault; run again: {_tidy(message)}"
+            f"the compiler could not finish, which is not the kernel's fault; run again: {_tidy(message)}"
         )
     return CompileError(_tidy(message))
 

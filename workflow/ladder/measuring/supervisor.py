@@ -209,7 +209,7 @@ class Child:
         except (OSError, ValueError):
             pass
         raise self._kill_because(
-            "launch_error", "the child process answered with other data than its answer"
+            "launch_error", "something wrote to the pipe of the child process, and it is no answer"
         )
 
     def _kill_because(self, status: Status, reason: str) -> Failure:

@@ -116,8 +116,9 @@ def summary(
     """Return two texts to print: the result of a run, and its failed kernels ("" if none).
 
     `files` are those of the run's jobs; `columns` is the width of the screen, `seconds` what the
-    run took, `remarks` what else to say of it. Each dataset of a campaign gets a table; of published ones, the headline dataset, else
-    the first. Raises `InputError` for a file that its job did not make in this form.
+    run took, `remarks` what else to say of it. Each dataset of a campaign gets a table; of published
+    ones, the headline dataset, else the first. Raises `InputError` for a file that its job did not
+    make in this form.
     """
 
     def named(name: str) -> list[Path]:
@@ -190,8 +191,7 @@ def table(result: Result, columns: int) -> list[str]:
         if others := [kernel for kernel in kernels if kernel not in named]:
             text.append(f"  Without a rate in {element_type} here: {', '.join(others)}")
         if more := len(problems) - 1:
-            problem = "problem" + "s" * (more > 1)
-            text.append(f"  {more} other {problem}: {result.folder / 'best.csv'}")
+            text.append(f"  {_count(range(more), 'other problem')}: {result.folder / 'best.csv'}")
     return text
 
 
@@ -210,10 +210,10 @@ def _cells(rows: Sequence[Row], kind: str, columns: int) -> list[str]:
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
     wide[0] = max(1, min(wide[0], columns - sum(wide[1:3]) - 6))
     lines = []
-    for kernel, rate, ratio, *rest in cells:
-        words = [_cut(kernel, wide[0]).ljust(wide[0]), rate.rjust(wide[1]), ratio.ljust(wide[2])]
-        words.append(rest[0].ljust(wide[3]))
-        lines.append(_cut("  " + "  ".join([*words, rest[1]]).rstrip(), columns))
+    for line in cells:
+        words = [cell.ljust(width) for cell, width in zip(line, wide, strict=True)]
+        words[:2] = _cut(words[0], wide[0]), line[1].rjust(wide[1])
+        lines.append(_cut("  " + "  ".join(words).rstrip(), columns))
     return lines
 
 
@@ -221,10 +221,11 @@ def _fastest(rows: Sequence[Row]) -> str:
     """Return a sentence on the rung with the highest ratio, unless a busy machine or an interval
     that is not known leaves it open.
     """
-    rungs = [row for row in rows if not _context(row)]
-    best = max(rungs, key=lambda row: _number(row["ratio"] or "0"), default=None)
-    busy = best is None or verdicts.busy(*(row["marks"] for row in rows))
-    if best is None or busy or not verdicts.known(*_numbers(best, "ratio")):
+    rungs = [row for row in rows if not _context(row) and row["ratio"]]
+    if not rungs or verdicts.busy(*(row["marks"] for row in rows)):
+        return ""
+    best = max(rungs, key=lambda row: _number(row["ratio"]))
+    if not verdicts.known(*_numbers(best, "ratio")):
         return ""
     return f" {best['kernel']} ran {_ratio(best)} times as fast as {best['reference']}."
 
