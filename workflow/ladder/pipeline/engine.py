@@ -54,7 +54,7 @@ def shown() -> None:
     """Wait until a logger plugin has shown what happened so far."""
     for handler in LOGGER.handlers:
         if isinstance(handler, logging.handlers.QueueHandler):
-            handler.queue.join()  # type: ignore[union-attr]
+            handler.queue.join()  # type: ignore[attr-defined]
 
 
 def submits(workflow: Any) -> bool:

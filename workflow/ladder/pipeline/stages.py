@@ -136,10 +136,13 @@ class LogHandler(LogHandlerBase):
 
     def look(self) -> None:
         """Show what has changed between events."""
-        with self.lock:
+        self.acquire()
+        try:
             for _, job in self.running.values():
                 self._read(job)
             self._draw()
+        finally:
+            self.release()
 
     def _read(self, job: _Job) -> None:
         text = job.log.read_text(errors="replace") if job.log.exists() else ""
