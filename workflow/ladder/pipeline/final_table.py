@@ -203,7 +203,7 @@ def _cells(rows: Sequence[Row], kind: str, columns: int) -> list[str]:
     title = f"{problem}, {first['element_type']}, {first['state']}"
     cells = [[title, unit, f"× {reference}", "configuration", ""]]
     for row in rows:
-        rate = verdicts.plus_minus(*(value / size for value in _numbers(row, "tflops")))
+        rate = verdicts.plus_minus(*_numbers(row, "tflops", size))
         ratio = "1" if row["kernel"] == reference else _ratio(row)
         ratio = ratio.replace("(interval not known)", "± ?")
         cells.append([row["kernel"], rate.split()[0], ratio, row["configuration"], row["marks"]])
@@ -244,9 +244,10 @@ def _ratio(row: Row) -> str:
     return verdicts.plus_minus(*_numbers(row, "ratio"))
 
 
-def _numbers(row: Row, name: str) -> list[float]:
-    """Return a value and the ends of its interval."""
-    return [_number(row[name + end]) for end in ("", "_low", "_high")]
+def _numbers(row: Row, name: str, unit: float = 1.0) -> tuple[float, float, float]:
+    """Return a value and the ends of its interval, in a unit."""
+    value, low, high = (_number(row[name + end]) / unit for end in ("", "_low", "_high"))
+    return value, low, high
 
 
 def _number(cell: str) -> float:
