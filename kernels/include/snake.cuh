@@ -41,8 +41,9 @@ struct BlockTile {
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     const int tiles = (end - begin + BK - 1) / BK, first = min(end - begin, end - begin - (tiles - 1) * BK);  // none of an empty slice
 
-    // K-major: one element a copy, since it is transposed on the way. A warp takes 8 k (32 bytes) of 4 rows. MN-major: rows of BM or BN elements.
-    constexpr int EACH_A = TRANS_A && WIDE ? 4 : 1, COPIES_A = BM * BK / EACH_A / THREADS, ROWS_A = THREADS / (TRANS_A ? BM / EACH_A : BK);
+    // K-major: one element a copy, since it is transposed on the way. A warp takes 8 k (32 bytes) of 4 rows. MN-major: rows of BM or BN elements,
+    // in fours if all threads get some.
+    constexpr int EACH_A = TRANS_A && WIDE && BM * BK % (4 * THREADS) == 0 ? 4 : 1, COPIES_A = BM * BK / EACH_A / THREADS, ROWS_A = THREADS / (TRANS_A ? BM / EACH_A : BK);
     const int ka = TRANS_A ? thread / (BM / EACH_A) : warp % (BK / 8) * 8 + lane % 8;
     const int ra = TRANS_A ? thread % (BM / EACH_A) * EACH_A : warp / (BK / 8) * 4 + lane / 8, top = min(row0 + ra, M - EACH_A);
     const unsigned to_a = shared_address(ring + ka * WIDTH_A + ra);
@@ -56,6 +57,7 @@ struct BlockTile {
     const int cb = TRANS_B ? warp / (BK / 8) * 4 + lane / 8 : thread % (BN / EACH_B) * EACH_B;
     const unsigned to_b = shared_address(ring + BK * WIDTH_A + kb * WIDTH_B + cb);
     const T* from_b = TRANS_B ? B + size_t(min(col0 + cb, N - 1)) * ldb + begin + kb : B + size_t(begin + kb) * ldb + min(col0 + cb, N - EACH_B);
+    static_assert(COPIES_A * THREADS * EACH_A == BM * BK && COPIES_B * THREADS * EACH_B == BK * BN, "the copies bring whole tiles");
     int right[TRANS_B ? COPIES_B : 1];
 #pragma unroll
     for (int i = 0; i < COPIES_B && TRANS_B; ++i) right[i] = (min(col0 + cb + i * ROWS_B, N - 1) - min(col0 + cb, N - 1)) * ldb;
