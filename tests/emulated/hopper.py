@@ -30,6 +30,7 @@ REPLACED = (
 )
 """Headers whose functions `simulator.h` has."""
 SHARED = re.compile(r"extern __shared__ __align__\(1024\) uint8_t shared\[\];")
+VARIABLE = re.compile(r"__shared__ (\w+) (\w+)(\[.+\]);")
 FUNCTION = re.compile(
     r'extern "C" __global__ void(?P<attributes>[^{;]*?)\b(?P<name>\w+)\(int '
     r"M(?P<arguments>[^{]*)\)\s*{"
@@ -63,9 +64,11 @@ def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
     headers = folder / "headers"
     headers.mkdir(parents=True)
     for path in include.iterdir():
-        (headers / path.name).write_text(path.read_text())
+        text = VARIABLE.sub(r"auto& \2 = shared_variable<\1\3, __COUNTER__>();", path.read_text())
+        (headers / path.name).write_text(text)
     for name in REPLACED:
         (headers / name).write_text("")
+    (headers / "wgmma.cuh").write_text('#include "store_sums.cuh"\n')
     before, own = source.split("#line 1", 1)
     text = (
         f'#include "types.h"\n{before}#include "simulator.h"\n#line '

@@ -64,9 +64,9 @@ def launch(
     return given, *arrays
 
 
-def complaint(problem: Problem, result: np.ndarray) -> str:
+def complaint(problem: Problem, result: np.ndarray, tf32: bool = False) -> str:
     """What is wrong with the buffer of C after a launch, or ""."""
-    return judge(compared(problem, result, stored(problem)[0]), problem).reason
+    return judge(compared(problem, result, stored(problem)[0]), problem, tf32).reason
 
 
 def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configuration]:

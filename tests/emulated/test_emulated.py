@@ -1,7 +1,7 @@
 """Every CUDA rung, unmodified, on the CPU: through the gauntlet (PoCL), and free of races and stray
 accesses (Oclgrind).
 
-But those written for one architecture, whose instructions nothing emulates.
+But those written for Hopper, which `test_hopper.py` runs.
 """
 
 from collections.abc import Sequence

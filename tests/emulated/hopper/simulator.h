@@ -1,4 +1,4 @@
-// A Hopper GPU as a C++ program sees it, slow and suspicious: what the 16-bit rungs use of CUDA C++ and of the headers that hold assembler
+// A Hopper GPU as a C++ program sees it, slow and suspicious: what the rungs for Hopper use of CUDA C++ and of the headers that hold assembler
 // text. Every thread of a cluster is a fiber, and they run in random order. What is asynchronous on a GPU happens here at a random time
 // between its start and the wait for it: boxes arrive late, matrix instructions read shared memory late, and until then their sums are NaN.
 // A kernel that waits for the wrong thing gets wrong results or hangs, and a hang is reported.
@@ -28,6 +28,7 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __restrict__
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
 struct Index {
   unsigned x = 0, y = 0, z = 0;
@@ -52,6 +53,24 @@ inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
+inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+inline uint32_t max(uint32_t a, uint32_t b) { return a > b ? a : b; }
+inline uint32_t __float_as_uint(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  return bits;
+}
+inline float __uint_as_float(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+inline int __clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
+inline uint32_t __vminu4(uint32_t a, uint32_t b) {
+  uint32_t least = 0;
+  for (int i = 0; i < 32; i += 8) least |= min(a >> i & 0xff, b >> i & 0xff) << i;
+  return least;
+}
 inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t shift) { return uint32_t(((uint64_t(high) << 32 | low) << shift) >> 32); }
 inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) { return uint32_t((uint64_t(high) << 32 | low) >> shift % 32); }
 
@@ -82,12 +101,16 @@ struct Barrier {
 struct Meeting {  // of threads at a hardware barrier, or of a warp or warpgroup for one instruction
   int here = 0, times = 0;
 };
+struct Sums {
+  float* target = nullptr;  // in a thread's registers; none are under way there otherwise
+  std::vector<float> values;
+};
 struct Products {  // of a warpgroup
   std::vector<std::function<void()>> open;         // issued, not yet in a group
   std::deque<std::vector<std::function<void()>>> groups;
-  std::vector<float> sums[128];
-  float* target[128] = {};
-  uint64_t a[128], b[128];
+  std::vector<Sums> places[128];                         // a place each for the sums that are under way at the same time
+  std::vector<int> last;                                 // the number of the last group that adds to a place
+  int committed = 0;                                     // groups
 };
 struct Block {
   std::vector<uint8_t> shared;
@@ -95,6 +118,7 @@ struct Block {
   std::map<int, Meeting> hardware;
   std::vector<Meeting> warps, warpgroups;
   std::vector<Products> products;
+  std::map<const void*, std::vector<uint8_t>> variables;  // `__shared__`, by where they are declared
   Index index;
   int alive = 0;
 };
@@ -112,7 +136,7 @@ struct Thread {
   std::vector<std::function<void()>> boxes;              // on their way out, not yet in a group
   std::deque<std::vector<std::function<void()>>> stores;  // groups of them
   std::deque<std::vector<std::function<void()>>> loads{1};  // its own copies on their way in; the last group is open
-  uint32_t lanes[5];                         // what it gives to an instruction of its warp
+  uint32_t lanes[5];                         // what it gives to an instruction of its warp, and gets from it
 };
 
 constexpr size_t STACK = 48 << 10;  // bytes, of a thread
@@ -179,6 +203,15 @@ inline int rank_of(Block* block) {
 }  // namespace hopper
 
 inline uint8_t* dynamic_shared() { return hopper::now->block->shared.data(); }
+// A variable of the block. Each place that declares one has its own NUMBER.
+template <class Variable, int NUMBER>
+Variable& shared_variable() {
+  static char place;
+  auto& memory = hopper::now->block->variables[&place];
+  if (memory.empty())
+    for (size_t i = 0; i < sizeof(Variable); ++i) memory.push_back(uint8_t(hopper::dice()));
+  return *reinterpret_cast<Variable*>(memory.data());
+}
 inline void __syncthreads() {
   using namespace hopper;
   meet(now->block->hardware[0], now->block->alive, [] {});
@@ -188,6 +221,54 @@ inline void __syncwarp() {
   const int last = int(blockDim.x) - int(now->index / 32 * 32);
   meet(now->block->warps[now->index / 32], last < 32 ? last : 32, [] {});
 }
+
+// What a lane of the thread's warp gives.
+inline uint32_t* lanes_of(hopper::Thread* thread, int lane) {
+  return hopper::threads[hopper::rank_of(thread->block) * blockDim.x + thread->index / 32 * 32 + lane]->lanes;
+}
+// All lanes of a warp come, each with a word. The last one calls `act` with all of them, and each gets its own as it is then.
+template <class Act>
+uint32_t together(uint32_t word, Act act) {
+  using namespace hopper;
+  Thread* mine = now;
+  mine->lanes[0] = word;
+  meet(mine->block->warps[mine->index / 32], 32, [&] {
+    uint32_t all[32];
+    for (int lane = 0; lane < 32; ++lane) all[lane] = *lanes_of(mine, lane);
+    act(all);
+    for (int lane = 0; lane < 32; ++lane) *lanes_of(mine, lane) = all[lane];
+  });
+  return mine->lanes[0];
+}
+template <class Value>
+Value moved(Value x, int from, int across) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  bits = together(bits, [=](uint32_t (&all)[32]) {
+    uint32_t old[32];
+    memcpy(old, all, sizeof old);
+    for (int lane = 0; lane < 32; ++lane) all[lane] = old[(across ? lane : from) ^ across];
+  });
+  memcpy(&x, &bits, 4);
+  return x;
+}
+template <class Value>
+Value __shfl_sync(uint32_t, Value x, int from) {
+  return moved(x, from, 0);
+}
+template <class Value>
+Value __shfl_xor_sync(uint32_t, Value x, int across) {
+  return moved(x, 0, across);
+}
+inline uint32_t __reduce_max_sync(uint32_t, uint32_t x) {
+  return together(x, [](uint32_t (&all)[32]) {
+    uint32_t most = 0;
+    for (uint32_t one : all) most = max(most, one);
+    for (uint32_t& one : all) one = most;
+  });
+}
+inline bool __any_sync(uint32_t, bool yes) { return __reduce_max_sync(0, yes); }
+inline bool __all_sync(uint32_t, bool yes) { return !__reduce_max_sync(0, !yes); }
 
 // async.cuh, bulk.cuh
 inline uint32_t shared_address(const void* shared) {
@@ -225,6 +306,10 @@ void copy_part(uint32_t to, const void* from, int bytes) {
     memcpy(memory_of(to, block), piece, WIDTH);
   });
 }
+template <int COUNT>
+void copy_or_zero(uint32_t to, const float* from, bool wanted) {
+  copy_part<4 * COUNT>(to, from, wanted ? 4 * COUNT : 0);
+}
 inline void commit() { hopper::now->loads.emplace_back(); }
 template <int LEFT>
 void wait() {
@@ -236,6 +321,19 @@ inline void barrier_expect(uint32_t address, int bytes) {
   hopper::Barrier& barrier = barrier_at(address, hopper::now->block);
   ++barrier.arrived, barrier.bytes += bytes, ++hopper::progress;
   barrier.settle();
+}
+inline void copy_bulk(uint32_t to, const void* from, int bytes, uint32_t barrier) {
+  using namespace hopper;
+  Block* block = now->block;
+  if ((to | size_t(from) | uint32_t(bytes)) % 16) fault("a bulk copy of other than 16 bytes");
+  copies.push_back([=] {
+    still_there(block);
+    memory_of(to + bytes - 1, block);
+    memcpy(memory_of(to, block), from, bytes);
+    Barrier& come = barrier_at(barrier, block);
+    come.bytes -= bytes;
+    come.settle();
+  });
 }
 inline void async_may_follow() {}
 template <int COUNT>
@@ -361,55 +459,90 @@ void stores_read() {
 }
 
 // half.cuh
-constexpr int DEPTH = 64, STRIP = 64 * 128;
+constexpr int DEPTH = 128 / sizeof(T), STRIP = 64 * 128;
 template <class>
 constexpr bool IS_BFLOAT = false;
 template <>
 constexpr bool IS_BFLOAT<__nv_bfloat16> = true;
 inline int fresh(int x) { return x; }
-// Row or column i of an operand, at k, by the fields of its descriptor: a core matrix is 8 x 16 bytes of a row of 128 that is swizzled.
-inline float element_at(hopper::Block* block, uint64_t operand, bool mn_major, int i, int k) {
-  const uint32_t address = uint32_t(operand & 0x3FFF) << 4, strip = uint32_t(operand >> 16 & 0x3FFF) << 4, eight = uint32_t(operand >> 32 & 0x3FFF) << 4;
-  if (operand >> 62 != 1) hopper::fault("a descriptor without the swizzle of 128 bytes");
+// Row or column i of an operand, at k, by the fields of its descriptor: a core matrix is 8 x 16 bytes, in rows of 128 that are swizzled or by
+// itself.
+template <class Element>
+float element_at(hopper::Block* block, uint64_t operand, bool mn_major, int i, int k) {
+  const uint32_t address = uint32_t(operand & 0x3FFF) << 4, one = uint32_t(operand >> 16 & 0x3FFF) << 4, eight = uint32_t(operand >> 32 & 0x3FFF) << 4;
+  const uint32_t byte = k * sizeof(Element);
   uint32_t at = address / 1024 * 1024;
-  if (mn_major) {
+  if (operand >> 62 == 0) {
+    if (mn_major) hopper::fault("an operand across K without swizzle");
+    at = address + i / 8 * eight + i % 8 * 16 + byte / 16 * one + byte % 16;
+  } else if (operand >> 62 != 1) {
+    hopper::fault("a descriptor of another swizzle than 128 bytes");
+  } else if (mn_major) {
     const uint32_t row = address / 128 % 8 + k;
-    at += i / 64 * strip + row / 8 * eight + swizzled(row % 8, i % 64 * 2);
+    at += i / 64 * one + row / 8 * eight + swizzled(row % 8, i % 64 * 2);
   } else {
-    at += i / 8 * eight + swizzled(i % 8, address % 128 + k * 2);
+    at += i / 8 * eight + swizzled(i % 8, address % 128 + byte);
   }
-  T value;
-  memcpy(static_cast<void*>(&value), hopper::memory_of(at, block), 2);
+  Element value;
+  memcpy(static_cast<void*>(&value), hopper::memory_of(at, block), sizeof value);
   return float(value);
 }
-template <int N, bool A_MN_MAJOR, bool B_MN_MAJOR>
-void multiply(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
+// A matrix instruction on 32 bytes of K of both operands.
+template <class Element, int N>
+void products_of(float (&d)[N / 2], uint64_t a, bool a_mn_major, uint64_t b, bool b_mn_major, int add) {
   using namespace hopper;
+  constexpr int COUNT = 32 / sizeof(Element);
   Block* block = now->block;
   const int group = now->index / 128, thread = now->index % 128;
   Products& products = block->products.at(group);
-  if (!products.target[thread]) {  // none are under way
-    products.sums[thread].assign(d, d + N / 2);
-    products.target[thread] = d;
+  auto& places = products.places[thread];
+  size_t place = 0;
+  while (place < places.size() && places[place].target != d) ++place;
+  if (place == places.size()) {  // none are under way
+    for (place = 0; place < places.size() && places[place].target; ++place) {}
+    if (place == places.size()) places.emplace_back();
+    places[place] = {d, {d, d + N / 2}};
   }
-  if (products.target[thread] != d) fault("another warpgroup's sums, or others while products are under way");
   for (float& x : d) x = NAN;  // nobody may read them before the wait
   meet(block->warpgroups.at(group), 128, [&] {
+    products.last.resize(products.places[0].size());
+    products.last[place] = products.committed + 1;
     products.open.push_back([=, &products] {
-      float left[64][16], right[N][16];
-      for (int k = 0; k < 16; ++k) {
-        for (int row = 0; row < 64; ++row) left[row][k] = element_at(block, a, A_MN_MAJOR, row, k);
-        for (int column = 0; column < N; ++column) right[column][k] = element_at(block, b, B_MN_MAJOR, column, k);
+      float left[64][COUNT], right[N][COUNT];
+      for (int k = 0; k < COUNT; ++k) {
+        for (int row = 0; row < 64; ++row) left[row][k] = element_at<Element>(block, a, a_mn_major, row, k);
+        for (int column = 0; column < N; ++column) right[column][k] = element_at<Element>(block, b, b_mn_major, column, k);
       }
       for (int row = 0; row < 64; ++row)
         for (int column = 0; column < N; ++column) {
           const int t = row / 16 * 32 + row % 8 * 4 + column % 8 / 2, i = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
-          float sum = add ? products.sums[t][i] : 0;
-          for (int k = 0; k < 16; ++k) sum += left[row][k] * right[column][k];
-          products.sums[t][i] = sum;
+          float& value = products.places[t][place].values[i];
+          float sum = add ? value : 0;
+          for (int k = 0; k < COUNT; ++k) sum += left[row][k] * right[column][k];
+          value = sum;
         }
     });
   });
+}
+template <int N, bool A_MN_MAJOR, bool B_MN_MAJOR>
+void multiply(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
+  products_of<T, N>(d, a, A_MN_MAJOR, b, B_MN_MAJOR, add);
+}
+
+// wgmma.cuh
+inline uint64_t descriptor(uint32_t address, uint32_t along_k, uint32_t along_rows) {
+  return uint64_t((address & 0x3ffff) >> 4) | uint64_t(along_k >> 4) << 16 | uint64_t(along_rows >> 4) << 32;
+}
+template <int N>
+void wgmma_f16(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
+  products_of<__half, N>(d, a, false, b, false, add);
+}
+template <int N>
+void wgmma_tf32(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
+  products_of<float, N>(d, a, false, b, false, add);
+}
+inline float to_tf32(float x) {  // to the nearest, ties away from zero
+  return std::isfinite(x) ? __uint_as_float((__float_as_uint(x) + 0x1000) & ~0x1FFFu) : x;
 }
 inline void wgmma_begin() {}
 inline void wgmma_commit() {
@@ -419,6 +552,7 @@ inline void wgmma_commit() {
     Products& products = now->block->products[group];
     products.groups.push_back(std::move(products.open));
     products.open.clear();
+    ++products.committed;
   });
 }
 inline void first_group(hopper::Products& products) {
@@ -433,49 +567,37 @@ void wgmma_wait() {
   Products& products = block->products.at(group);
   meet(block->warpgroups.at(group), 128, [&] {
     while (products.groups.size() > LEFT) first_group(products);
-    if (products.groups.empty())
-      for (int t = 0; t < 128; ++t)
-        if (products.target[t]) memcpy(products.target[t], products.sums[t].data(), products.sums[t].size() * 4), products.target[t] = nullptr;
+    for (auto& places : products.places)
+      for (size_t place = 0; place < places.size(); ++place)
+        if (auto& [target, values] = places[place]; target && products.last[place] <= products.committed - LEFT)
+          memcpy(target, values.data(), values.size() * 4), target = nullptr;
   });
 }
 template <int COUNT>
 void wgmma_done(float (&)[COUNT]) {}
 inline void store_four(uint32_t to, const uint32_t (&given)[4], bool transposed) {
   using namespace hopper;
-  Block* block = now->block;
   Thread* mine = now;
   mine->lanes[0] = to;
   memcpy(mine->lanes + 1, given, sizeof given);
-  meet(block->warps[mine->index / 32], 32, [&] {
-    Thread* warp[32];
-    for (auto& thread : threads)
-      if (thread->block == block && thread->index / 32 == mine->index / 32) warp[thread->index % 32] = thread.get();
+  meet(mine->block->warps[mine->index / 32], 32, [&] {
     for (int matrix = 0; matrix < 4; ++matrix)
       for (int lane = 0; lane < 32; ++lane)
         for (int i = 0; i < 2; ++i) {  // an element of row lane / 4 and column lane % 4 * 2 + i
           const int row = lane / 4, column = lane % 4 * 2 + i;
-          const uint32_t at = transposed ? warp[matrix * 8 + column]->lanes[0] + row * 2 : warp[matrix * 8 + row]->lanes[0] + column * 2;
-          memcpy(memory_of(at, block), reinterpret_cast<uint16_t*>(&warp[lane]->lanes[1 + matrix]) + i, 2);
+          const uint32_t at = lanes_of(mine, matrix * 8 + (transposed ? column : row))[0] + (transposed ? row : column) * 2;
+          memcpy(memory_of(at, mine->block), reinterpret_cast<uint16_t*>(lanes_of(mine, lane) + 1 + matrix) + i, 2);
         }
   });
 }
 inline void store_matrices(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) { store_four(to, {a, b, c, d}, false); }
 inline void store_transposed(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) { store_four(to, {a, b, c, d}, true); }
 inline uint32_t transposed(uint32_t pair) {
-  using namespace hopper;
-  Block* block = now->block;
-  Thread* mine = now;
-  mine->lanes[0] = pair;
-  meet(block->warps[mine->index / 32], 32, [&] {
-    Thread* warp[32];
+  return together(pair, [](uint32_t (&all)[32]) {
     uint16_t elements[8][8];
-    for (auto& thread : threads)
-      if (thread->block == block && thread->index / 32 == mine->index / 32) warp[thread->index % 32] = thread.get();
-    for (int lane = 0; lane < 32; ++lane) memcpy(&elements[lane / 4][lane % 4 * 2], warp[lane]->lanes, 4);
-    for (int lane = 0; lane < 32; ++lane)
-      warp[lane]->lanes[0] = elements[lane % 4 * 2][lane / 4] | uint32_t(elements[lane % 4 * 2 + 1][lane / 4]) << 16;
+    for (int lane = 0; lane < 32; ++lane) memcpy(&elements[lane / 4][lane % 4 * 2], &all[lane], 4);
+    for (int lane = 0; lane < 32; ++lane) all[lane] = elements[lane % 4 * 2][lane / 4] | uint32_t(elements[lane % 4 * 2 + 1][lane / 4]) << 16;
   });
-  return mine->lanes[0];
 }
 
 namespace hopper {

@@ -33,3 +33,15 @@ struct __half2 {
 };
 inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__nv_bfloat16(x), __nv_bfloat16(y)}; }
 inline __half2 __floats2half2_rn(float x, float y) { return {__half(x), __half(y)}; }
+inline __half __float2half_rn(float x) { return __half(x); }
+inline __half2 __float2half2_rn(float x) { return __floats2half2_rn(x, x); }
+inline __half __low2half(__half2 x) { return x.x; }
+inline __half __high2half(__half2 x) { return x.y; }
+inline float __low2float(__half2 x) { return float(x.x); }
+inline float __high2float(__half2 x) { return float(x.y); }
+inline bool __hlt(__half x, __half y) { return float(x) < float(y); }
+inline __half __hmin(__half x, __half y) { return __half(fminf(float(x), float(y))); }
+inline __half2 __hmin2(__half2 x, __half2 y) { return {__hmin(x.x, y.x), __hmin(x.y, y.y)}; }
+inline __half2 __habs2(__half2 x) { return __floats2half2_rn(fabsf(float(x.x)), fabsf(float(x.y))); }
+inline __half2 __hadd2(__half2 x, __half2 y) { return __floats2half2_rn(float(x.x) + float(y.x), float(x.y) + float(y.y)); }
+inline __half2 __hge2(__half2 x, __half2 y) { return __floats2half2_rn(float(x.x) >= float(y.x), float(x.y) >= float(y.y)); }
