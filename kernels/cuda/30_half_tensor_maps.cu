@@ -52,8 +52,8 @@ extern "C" __global__ void __launch_bounds__(2 * BM)
   for (int step = 0; step < steps; ++step) {
     if (threadIdx.x == 0) {
       barrier_expect(barrier, A_BYTES + B_BYTES);
-      OfA::copy(a, a_map, row, step * DEPTH, barrier);
-      OfB::copy(b, b_map, column, step * DEPTH, barrier);
+      OfA::copy(a, a_map, row, step * DEPTH, 0, barrier);
+      OfB::copy(b, b_map, column, step * DEPTH, 0, barrier);
     }
     barrier_wait(barrier, step % 2);
     multiply_stage<OfA, OfB>(sum, OfA::at(a + group * STRIP), OfB::at(b), true);

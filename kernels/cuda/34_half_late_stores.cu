@@ -29,15 +29,15 @@ global_writes: M * N
 // What holds it back: the way from the L2 again. Each block brings its own 48 KiB a step.
 
 struct Traits {
-  static constexpr bool SWAPPED = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false;
 };
 #include "half_tiles.cuh"
 
 extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
-         int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
+         int ldc, BATCH_PARAMETER const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   Ring<> ring(shared, AT_BARRIERS, a_map, b_map, c_map);
-  multiply_tiles<Tiles<>>(ring, M, N, K, alpha, beta, C, ldc, a_map, b_map, c_map);
+  multiply_tiles<Tiles<>>(ring, M, N, K, alpha, beta, C, ldc, BATCH_ARGUMENT, a_map, b_map, c_map);
 }

@@ -37,15 +37,15 @@ global_writes: M * N
 // What holds it back: the 132 SMs, and a number of tiles that they do not divide.
 
 struct Traits {
-  static constexpr bool SWAPPED = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false;
 };
 #include "half_tiles.cuh"
 
 extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
-         int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
+         int ldc, BATCH_PARAMETER const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   Ring<CM, CN> ring(shared, AT_BARRIERS, a_map, b_map, c_map);
-  multiply_tiles<Tiles<CM, CN>>(ring, M, N, K, alpha, beta, C, ldc, a_map, b_map, c_map);
+  multiply_tiles<Tiles<CM, CN>>(ring, M, N, K, alpha, beta, C, ldc, BATCH_ARGUMENT, a_map, b_map, c_map);
 }

@@ -43,15 +43,16 @@ global_writes: M * N
 // What holds it back: a cluster must find all its SMs within one group of SMs, and the sums travel once.
 
 struct Traits {
-  static constexpr bool SWAPPED = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false;
 };
 #include "half_leave.cuh"
 #include "half_slices.cuh"
 
 extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
-         int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
+         int ldc, BATCH_PARAMETER const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
+  C += (BATCH ? blockIdx.z : 0) * (BATCH_ARGUMENT).stride_c;
   multiply_slices<CM, CN>(shared, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](float (&sum)[BN / 2], int group, int row, int column) {
     leave_by_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha, beta);
   });

@@ -39,7 +39,7 @@ global_writes: M * N
 // What holds it back: power. Tensor cores that are at work all the time draw more than the board may, and the clock falls.
 
 struct Traits {
-  static constexpr bool SWAPPED = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false;
 };
 #include "half_tiles.cuh"
 
@@ -59,7 +59,7 @@ struct Shares {
 // First a cluster's whole tiles, then its share of those left over, in one part or two.
 struct SharedTiles : Tiles<CM> {
   int whole, at, end, part;
-  __device__ __forceinline__ SharedTiles(int M, int N, int steps_) : Tiles<CM>(M, N, steps_) {
+  __device__ __forceinline__ SharedTiles(int M, int N, int steps_, int) : Tiles<CM>(M, N, steps_) {
     whole = steps > 0 ? rows * columns / apart * apart : rows * columns;
     const Shares shares((rows * columns - whole) * steps, apart);
     at = shares.begin(tile), end = shares.begin(tile + 1), part = blockIdx.x * 2;
@@ -87,7 +87,7 @@ extern "C" __global__ void __cluster_dims__(CM, 1, 1) __launch_bounds__(CONSUMER
          const __grid_constant__ TensorMap c_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   Ring<CM> ring(shared, AT_BARRIERS, a_map, b_map, c_map);
-  multiply_tiles<SharedTiles>(ring, M, N, K, alpha, beta, C, ldc, a_map, b_map, c_map, workspace);
+  multiply_tiles<SharedTiles>(ring, M, N, K, alpha, beta, C, ldc, Batch(), a_map, b_map, c_map, workspace);
 }
 
 // Adds up the parts of the tiles left over: a block has 64 x 16 elements. The grid is as wide as there are clusters.

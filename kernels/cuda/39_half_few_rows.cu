@@ -62,8 +62,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(CONS
         const int stage = step % STAGES, k = (step * SLICES + slice) * DEPTH;
         barrier_wait(empty + stage * 8, step / STAGES % 2 ^ 1);
         barrier_expect(full + stage * 8, STAGE);
-        OfB::copy(memory + stage * STAGE, b_map, column, k, full + stage * 8);
-        OfA::copy(memory + stage * STAGE + STRIP, a_map, row, k, full + stage * 8);
+        OfB::copy(memory + stage * STAGE, b_map, column, k, 0, full + stage * 8);
+        OfA::copy(memory + stage * STAGE + STRIP, a_map, row, k, 0, full + stage * 8);
       }
   } else {
     float sum[ROWS / 2] = {};  // sum[4*j + 2*h + q]: row 8*j + 2*(thread%4) + q, column 16*(thread/32) + 8*h + thread%32/4

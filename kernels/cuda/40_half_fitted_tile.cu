@@ -51,12 +51,14 @@ constexpr int LAST = 2;  // steps of a block's last tile that its warpgroups do 
 
 // The rule: see the header.
 struct Plan {
-  int clusters, columns, rows, height;
-  __device__ __forceinline__ Plan(int M, int N) {
+  int clusters, columns, rows, height, matrices;
+  __device__ __forceinline__ Plan(int M, int N, int matrices_) : matrices(matrices_) {
     clusters = gridDim.x / (CM * CN), columns = (N + BN * CN - 1) / (BN * CN);
-    const int waves = (columns * ((M + FULL * CM - 1) / (FULL * CM)) + clusters - 1) / clusters, down = clusters * waves / columns * CM;
+    const int all = columns * matrices, waves = (all * ((M + FULL * CM - 1) / (FULL * CM)) + clusters - 1) / clusters;
+    const int down = clusters * waves / all * CM;
     height = max(64, (M + 16 * down - 1) / (16 * down) * 16), rows = (M + height * CM - 1) / (height * CM);
   }
+  __device__ __forceinline__ int count() const { return BATCH ? rows * columns * matrices : rows * columns; }  // of tiles
 };
 
 // The tiles of this block: one of each cluster of them, every clusters-th. They go down HIGH clusters before they go right, and in the next
@@ -64,18 +66,27 @@ struct Plan {
 struct Tiles {
   const Plan& plan;
   int tile = blockIdx.x / (CM * CN), row, column;
+#if BATCH
+  int z = 0;
+#else
+  static constexpr int z = 0;
+#endif
   bool back = true;  // along K
 
   __device__ __forceinline__ bool next() {
-    if (tile >= plan.rows * plan.columns) return false;
-    const int columns = plan.columns, band = tile / (HIGH * columns), high = min(HIGH, plan.rows - band * HIGH), rest = tile - band * HIGH * columns;
+    if (tile >= plan.count()) return false;
+#if BATCH
+    z = tile / (plan.rows * plan.columns);
+#endif
+    const int columns = plan.columns, t = tile - z * (plan.rows * columns), band = t / (HIGH * columns), high = min(HIGH, plan.rows - band * HIGH);
+    const int rest = t - band * HIGH * columns;
     const int right = rest / high, rank = blockIdx.x % (CM * CN);
     row = ((band * HIGH + rest % high) * CM + rank % CM) * plan.height;
     column = ((band % 2 ? columns - 1 - right : right) * CN + rank / CM) * BN;
     tile += plan.clusters, back = !back;
     return true;
   }
-  __device__ __forceinline__ bool last() const { return tile >= plan.rows * plan.columns; }
+  __device__ __forceinline__ bool last() const { return tile >= plan.count(); }
 };
 
 // The ring for tiles of HEIGHT rows, and what both roles do with it.
@@ -103,8 +114,8 @@ struct Fitted {
         const int k = (tiles.back ? steps - 1 - step : step) * DEPTH;
         barrier_wait(empty(place), parity ^ 1);
         barrier_expect(there, STAGE);
-        sharing.template copy_a<OfA>(b + B_BYTES, a_map, tiles.row, k, there);
-        sharing.template copy_b<OfB>(b, b_map, tiles.column, k, there);
+        sharing.template copy_a<OfA>(b + B_BYTES, a_map, tiles.row, k, tiles.z, there);
+        sharing.template copy_b<OfB>(b, b_map, tiles.column, k, tiles.z, there);
         next();
       }
     for (int i = 0; i < STAGES; ++i, next()) barrier_wait(empty(place), parity ^ 1);  // finish_filling in half_ring.cuh
@@ -122,7 +133,7 @@ struct Fitted {
 
   // 64 rows of the warpgroup's 64 columns to a slot, and from there to C by boxes of 16 rows.
   __device__ __forceinline__ void put(const uint32_t (&rounded)[HEIGHT / 4], int piece, uint32_t to, const TensorMap& c_map, int row,
-                                      int column) {
+                                      int column, int z) {
     const unsigned thread = threadIdx.x % 128, lane = thread % 32;
     const unsigned corner = (lane / 16 * 8 + lane % 8) * 128 + ((thread / 32 * 2 + lane / 8 % 2) ^ lane % 8) * 16;
     if (is_storer()) stores_read<SLOTS - 1>();  // what was in the slot before has left
@@ -136,26 +147,26 @@ struct Fitted {
     some_sync<128>(1 + group);
     if (is_storer()) {
 #pragma unroll
-      for (int i = piece * 4; i < min(piece * 4 + 4, HEIGHT / 16); ++i) store_box(c_map, column, row + i * 16, to + i % 4 * 2048);
+      for (int i = piece * 4; i < min(piece * 4 + 4, HEIGHT / 16); ++i) store_box(c_map, column, row + i * 16, z, to + i % 4 * 2048);
       stores_commit();
     }
     if (++slot == SLOTS) slot = 0;
   }
 
   __device__ __forceinline__ void multiply_all(Tiles tiles, int steps, int M, int N, float alpha, float beta, T* C, int ldc,
-                                               const TensorMap& c_map) {
-    const bool boxes = beta == 0 && (ldc % 8 | N % 8 | int(reinterpret_cast<size_t>(C) % 16)) == 0;
+                                               long long stride_c, const TensorMap& c_map) {
+    const bool boxes = beta == 0 && (ldc % 8 | N % 8 | int(reinterpret_cast<size_t>(C) % 16) | int(stride_c % 8)) == 0;
     const uint32_t slots = memory + AT_SLOTS + group * SLOTS * STRIP;
     float sum[HEIGHT / 2];
     uint32_t rounded[HEIGHT / 4];
     bool pending = false;  // the tile before has not left yet
-    int row = 0, column = 0;
+    int row = 0, column = 0, z = 0;
     while (tiles.next()) {
       int step = 0;
 #pragma unroll
       for (int i = 0; i < PIECES; ++i) {
         if (step < steps) multiply_step(sum, step++);
-        if (pending) put(rounded, i, slots + slot * STRIP, c_map, row, column);
+        if (pending) put(rounded, i, slots + slot * STRIP, c_map, row, column, z);
       }
       const int together = tiles.last() ? max(step, steps - LAST) : steps;  // what follows, the warpgroups do one after another
 #pragma unroll 1
@@ -172,7 +183,7 @@ struct Fitted {
       if (steps == 0)
 #pragma unroll
         for (int i = 0; i < HEIGHT / 2; ++i) sum[i] = 0;
-      row = tiles.row, column = tiles.column + group * 64;
+      row = tiles.row, column = tiles.column + group * 64, z = tiles.z;
       pending = boxes;
       if (boxes) {
         if (alpha != 1)
@@ -185,19 +196,19 @@ struct Fitted {
 #pragma unroll
         for (int i = 0; i < HEIGHT / 2; ++i) {
           const int y = r + i / 4 * 8 + i % 2, x = c + i / 2 % 2 * 8;
-          if (y < M && x < N) store_pair(C + size_t(y) * ldc + x, 1, alpha, sum[i], 0, beta, false);
+          if (y < M && x < N) store_pair(C + z * stride_c + size_t(y) * ldc + x, 1, alpha, sum[i], 0, beta, false);
         }
       }
     }
     if (pending && group < BN / 64 - 1) {
       some_arrive<CONSUMERS>(4);
 #pragma unroll
-      for (int i = 0; i < PIECES; ++i) put(rounded, i, slots + slot * STRIP, c_map, row, column);
+      for (int i = 0; i < PIECES; ++i) put(rounded, i, slots + slot * STRIP, c_map, row, column, z);
     } else if (pending) {  // the stages have done their work
       if (is_storer()) stores_read<0>();
       some_sync<CONSUMERS>(4);
 #pragma unroll
-      for (int i = 0; i < PIECES; ++i) put(rounded, i, memory + (group * 4 + i) * STRIP, c_map, row, column);
+      for (int i = 0; i < PIECES; ++i) put(rounded, i, memory + (group * 4 + i) * STRIP, c_map, row, column, z);
     }
     if (is_storer()) stores_read<0>();
   }
@@ -206,21 +217,21 @@ struct Fitted {
 // What a warpgroup does: the one that fills the ring, or one that multiplies.
 template <bool FILLS, int HEIGHT = FULL>
 __device__ __forceinline__ void work(const Plan& plan, uint32_t memory, int group, int steps, int M, int N, float alpha, float beta, T* C, int ldc,
-                                     const TensorMap& a_map, const TensorMap& b_map, const TensorMap& c_map) {
+                                     long long stride_c, const TensorMap& a_map, const TensorMap& b_map, const TensorMap& c_map) {
   if (plan.height == HEIGHT) {
     Fitted<HEIGHT> ring{memory, memory + AT_BARRIERS, group};
     if (FILLS)
       ring.fill_all(Tiles{plan}, steps, a_map, b_map);
     else
-      ring.multiply_all(Tiles{plan}, steps, M, N, alpha, beta, C, ldc, c_map);
+      ring.multiply_all(Tiles{plan}, steps, M, N, alpha, beta, C, ldc, stride_c, c_map);
   } else if constexpr (HEIGHT > 64) {
-    work<FILLS, HEIGHT - 16>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
+    work<FILLS, HEIGHT - 16>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, stride_c, a_map, b_map, c_map);
   }
 }
 
 extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + 128, 1)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
-         int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
+         int ldc, BATCH_PARAMETER const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t memory = shared_address(shared);
@@ -232,15 +243,16 @@ extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CON
   }
   __syncwarp();
   cluster_arrive();
-  const Plan plan(M, N);
+  const long long stride_c = (BATCH_ARGUMENT).stride_c;
+  const Plan plan(M, N, (BATCH_ARGUMENT).count);
   const int steps = alpha == 0 ? 0 : (K + DEPTH - 1) / DEPTH;
   cluster_wait();
   const int group = warp_index() / 4;
   if (group == CONSUMERS / 128) {
     give_registers_back<BN == 128 ? 40 : 32>();
-    if (warp_index() == CONSUMERS / 32 && is_elected()) work<true>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
+    if (warp_index() == CONSUMERS / 32 && is_elected()) work<true>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, stride_c, a_map, b_map, c_map);
   } else {
     take_registers<BN == 128 ? 232 : 160>();
-    work<false>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
+    work<false>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, stride_c, a_map, b_map, c_map);
   }
 }

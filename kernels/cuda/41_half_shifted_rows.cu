@@ -48,7 +48,7 @@ global_writes: M * N
 // What holds it back: every piece passes through shared memory twice before it is multiplied, and shifting takes instructions.
 
 struct Traits {
-  static constexpr bool SWAPPED = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false;
 };
 #include "half_leave.cuh"
 #include "half_shifted.cuh"

@@ -52,7 +52,7 @@ constexpr int STAGE_BYTES = Operand<BM, TRANS_A>::BYTES + Operand<BN, !TRANS_B>:
 constexpr int STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
 
 struct Traits {
-  static constexpr bool SWAPPED = true;
+  static constexpr bool SWAPPED = true, PING_PONG = false;
 };
 #include "half_leave.cuh"
 #include "half_slices.cuh"
@@ -61,8 +61,9 @@ static_assert(STAGES * 64 >= BM, "all sums have room in the ring");
 
 extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
-         int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
+         int ldc, BATCH_PARAMETER const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
+  C += (BATCH ? blockIdx.z : 0) * (BATCH_ARGUMENT).stride_c;
   multiply_slices<CM, CN>(shared, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](float (&sum)[BM / 2], int group, int row, int column) {
     leave_by_columns(sum, shared + A_BYTES + group * STRIP, STAGE, C, ldc, row, column + group * 64, M, N, alpha, beta);
   });

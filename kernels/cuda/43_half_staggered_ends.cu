@@ -41,7 +41,7 @@ constexpr int STAGE_BYTES = Operand<BM, TRANS_A>::BYTES + Operand<BN, !TRANS_B>:
 constexpr int STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
 
 struct Traits {
-  static constexpr bool SWAPPED = true;
+  static constexpr bool SWAPPED = true, PING_PONG = false;
 };
 #include "half_leave.cuh"
 
@@ -49,15 +49,16 @@ static_assert(STAGES * 64 >= BM, "all sums have room in the ring");
 
 extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
-         int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
+         int ldc, BATCH_PARAMETER const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   Ring<CM, CN> ring(shared, RING, a_map, b_map);
   const int row = (blockIdx.x / (CM * CN) * CM + ring.sharing.cm) * BM, column = (blockIdx.y * CN + ring.sharing.cn) * BN;
   const int steps = steps_of(K, alpha);
+  C += (BATCH ? blockIdx.z : 0) * (BATCH_ARGUMENT).stride_c;
   if (is_filler()) {
     registers_of_producer();
     if (is_copier()) {
-      for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, step * DEPTH);
+      for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, step * DEPTH, BATCH ? blockIdx.z : 0);
       ring.finish_filling();
     }
     return;

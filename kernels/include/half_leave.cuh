@@ -129,9 +129,9 @@ struct Leaving {
       store_sums<BN>(sum, C, ldc, row, column, M, min(N, column + BN), alpha, beta, in_pairs(C, ldc), fresh(threadIdx.x % 128));
   }
 
-  // Lets piece `i` leave. SLOTS of them are used in turn.
+  // Lets piece `i` leave, for matrix z of a batch. SLOTS of them are used in turn.
   template <int SLOTS>
-  __device__ __forceinline__ void put(int i) {
+  __device__ __forceinline__ void put(int i, int z = 0) {
     const int group = warp_index() / 4;
     const uint32_t to = slots + slot * apart;
     if (is_storer()) stores_read<SLOTS - 1>();  // what was in the slot before has left
@@ -140,16 +140,16 @@ struct Leaving {
     async_may_follow();
     some_sync<128>(1 + group);
     if (is_storer()) {
-      store_box(c_map, column + i * 64, row, to);
+      store_box(c_map, column + i * 64, row, z, to);
       stores_commit();
     }
     if (++slot == SLOTS) slot = 0;
   }
   template <int SLOTS>
-  __device__ __forceinline__ void put_all() {
+  __device__ __forceinline__ void put_all(int z = 0) {
     if (boxes)
 #pragma unroll
-      for (int i = 0; i < PIECES; ++i) put<SLOTS>(i);
+      for (int i = 0; i < PIECES; ++i) put<SLOTS>(i, z);
   }
   // No block may end while its shared memory is read.
   __device__ __forceinline__ void end() const {

@@ -5,6 +5,19 @@
 #include "layout.h"
 #include "tensor_map.cuh"
 
+// The matrices of a batch: how many, and the elements from one to the next. A kernel gets it after ldc where there is one.
+struct Batch {
+  int count = 1;
+  long long stride_a = 0, stride_b = 0, stride_c = 0;
+};
+#if BATCH
+#define BATCH_PARAMETER const Batch batch,
+#define BATCH_ARGUMENT batch
+#else
+#define BATCH_PARAMETER
+#define BATCH_ARGUMENT Batch()
+#endif
+
 // SIZE rows of op(A), or columns of op(B), by DEPTH of K. In both orders 64 of SIZE take a STRIP, so a ring need not know which it has.
 template <int SIZE, bool MN_MAJOR_>
 struct Operand {
@@ -20,14 +33,16 @@ struct Operand {
 
   // Starts the copies of one of PARTS of it, to all `blocks` of the cluster. It begins at element `first` of SIZE.
   template <int PARTS = 1>
-  static __device__ __forceinline__ void copy(uint32_t to, const TensorMap& map, int first, int k, uint32_t full, int part = 0, uint16_t blocks = 0) {
+  static __device__ __forceinline__ void copy(uint32_t to, const TensorMap& map, int first, int k, int z, uint32_t full, int part = 0,
+                                              uint16_t blocks = 0) {
     constexpr int ROWS = (MN_MAJOR ? DEPTH : SIZE) / PARTS;  // of a box
 #pragma unroll
     for (int i = 0; i < (MN_MAJOR ? STRIPS : 1); ++i)
       if (PARTS == 1)
-        copy_box(to + i * STRIP, map, MN_MAJOR ? first + i * 64 : k, MN_MAJOR ? k : first, full);
+        copy_box(to + i * STRIP, map, MN_MAJOR ? first + i * 64 : k, MN_MAJOR ? k : first, z, full);
       else
-        copy_box(to + i * STRIP + part * ROWS * 128, map, MN_MAJOR ? first + i * 64 : k, (MN_MAJOR ? k : first) + part * ROWS, full, blocks);
+        copy_box(to + i * STRIP + part * ROWS * 128, map, MN_MAJOR ? first + i * 64 : k, (MN_MAJOR ? k : first) + part * ROWS, z, full,
+                 blocks);
   }
 };
 

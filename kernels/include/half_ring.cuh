@@ -1,13 +1,14 @@
 // A ring of stages in shared memory, between the warp that fills them and the warpgroups that multiply. BM, BN and STAGES are the kernel's
 // parameters: its block has a BM x BN tile of C, and a warpgroup 64 rows of it. If `SWAPPED` in the kernel's `Traits`, which stand before the
-// include, the operands have changed places: a warpgroup has 64 columns of the tile.
+// include, the operands have changed places: a warpgroup has 64 columns of the tile. With `PING_PONG` each of two
+// warpgroups has tiles of its own.
 #pragma once
 #include "half_share.cuh"
 #include "half_store.cuh"
 #include "ring.cuh"
 
 constexpr bool SWAPPED = Traits::SWAPPED;
-constexpr int GROUPS = (SWAPPED ? BN : BM) / 64, CONSUMERS = GROUPS * 128;  // warpgroups that multiply; their threads
+constexpr int GROUPS = Traits::PING_PONG ? 2 : (SWAPPED ? BN : BM) / 64, CONSUMERS = GROUPS * 128;  // warpgroups that multiply; their threads
 constexpr int SPAN = SWAPPED ? BM : BN;                                     // of what a warpgroup multiplies its 64 rows, or columns, by
 using OfA = Operand<BM, TRANS_A>;
 using OfB = Operand<BN, !TRANS_B>;
@@ -22,6 +23,7 @@ struct Turn {
     place += BY;
     if (BY == 1 ? place == LENGTH : place >= LENGTH) place -= LENGTH, parity ^= 1;
   }
+  __device__ __forceinline__ void skip(int count) { place += count, parity ^= place / LENGTH % 2, place %= LENGTH; }
 };
 
 // Whether this warp is one of those behind the threads that multiply; whether this thread is the one that starts copies by tensor maps.
@@ -32,8 +34,8 @@ __device__ __forceinline__ bool is_copier() { return warp_index() == CONSUMERS /
 __device__ __forceinline__ int steps_of(int K, float alpha) { return alpha == 0 ? 0 : (K + DEPTH - 1) / DEPTH; }
 
 // CM, CN and BLOCKS are those of `Sharing`. A stage is full after ARRIVALS: of the one thread that starts copies by tensor maps, or of each
-// warp that writes there.
-template <int CM = 1, int CN = 1, int BLOCKS = CM * CN, int ARRIVALS = 1>
+// warp that writes there. It is empty when READERS of each block that gets it have read it: warps.
+template <int CM = 1, int CN = 1, int BLOCKS = CM * CN, int ARRIVALS = 1, int READERS = CONSUMERS / 32>
 struct Ring {
   uint32_t memory, barriers;
   int group;  // which of the block's warpgroups this is
@@ -47,7 +49,7 @@ struct Ring {
   __device__ __forceinline__ Ring(const uint8_t* shared, int at, const Maps&... maps)
       : memory(shared_address(shared)), barriers(memory + at), group(warp_index() / 4) {
     if (warp_index() == 0 && is_elected()) (prefetch(maps), ...);
-    begin_barriers<STAGES, CONSUMERS>(barriers, ARRIVALS, CONSUMERS / 32 * sharing.PEERS);
+    begin_barriers<STAGES, CONSUMERS>(barriers, ARRIVALS, READERS * sharing.PEERS);
     if (sharing.PEERS > 1) {  // the others may copy to this block from here on
       cluster_arrive();
       cluster_wait();
@@ -61,13 +63,14 @@ struct Ring {
   __device__ __forceinline__ uint32_t empty(int i) const { return barriers + (STAGES + i) * 8; }
   __device__ __forceinline__ uint32_t stage(int i) const { return memory + i * STAGE; }
 
-  // The filling thread: waits until the next stage is free, and starts its copies. (row, column) is the first element of the block's tile.
-  __device__ __forceinline__ void fill(const TensorMap& a_map, const TensorMap& b_map, int row, int column, int k) {
+  // The filling thread: waits until the next stage is free, and starts its copies. (row, column) is the first element of the block's tile,
+  // and z the number of its matrix.
+  __device__ __forceinline__ void fill(const TensorMap& a_map, const TensorMap& b_map, int row, int column, int k, int z = 0) {
     const uint32_t a = stage(turn.place), b = a + A_BYTES, there = full(turn.place);
     barrier_wait(empty(turn.place), turn.parity ^ 1);  // in the first turn, the stages are free
     barrier_expect(there, STAGE);
-    sharing.template copy_a<OfA>(a, a_map, row, k, there);
-    sharing.template copy_b<OfB>(b, b_map, column, k, there);
+    sharing.template copy_a<OfA>(a, a_map, row, k, z, there);
+    sharing.template copy_b<OfB>(b, b_map, column, k, z, there);
     turn.next();
   }
   // The filling thread, at the end: waits until all stages have been given back. Then nobody arrives at this block's barriers any more, and

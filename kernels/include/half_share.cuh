@@ -18,16 +18,16 @@ struct Sharing {
   // Starts this block's copies for a step along K: of what CN blocks share of A, or CM blocks of B. They are announced at the barrier `full` of
   // every block that they come to.
   template <class OfA>
-  __device__ __forceinline__ void copy_a(uint32_t to, const TensorMap& map, int row, int k, uint32_t full) const {
+  __device__ __forceinline__ void copy_a(uint32_t to, const TensorMap& map, int row, int k, int z, uint32_t full) const {
     uint16_t blocks = 0;
     for (int i = 0; i < CN; ++i) blocks |= 1 << (first + cm + CM * i);
-    OfA::template copy<CN>(to, map, row, k, full, cn, blocks);
+    OfA::template copy<CN>(to, map, row, k, z, full, cn, blocks);
   }
   template <class OfB>
-  __device__ __forceinline__ void copy_b(uint32_t to, const TensorMap& map, int column, int k, uint32_t full) const {
+  __device__ __forceinline__ void copy_b(uint32_t to, const TensorMap& map, int column, int k, int z, uint32_t full) const {
     uint16_t blocks = 0;
     for (int i = 0; i < CM; ++i) blocks |= 1 << (first + i + CM * cn);
-    OfB::template copy<CM>(to, map, column, k, full, cm, blocks);
+    OfB::template copy<CM>(to, map, column, k, z, full, cm, blocks);
   }
 
   // A warp that has read a stage: one lane each tells the blocks that send to this one.

@@ -84,7 +84,7 @@ __device__ __forceinline__ void multiply_slices(uint8_t* shared, int M, int N, i
   if (is_filler()) {
     registers_of_producer();
     if (is_copier()) {
-      for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, (step * SLICES + slice) * DEPTH);
+      for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, (step * SLICES + slice) * DEPTH, BATCH ? blockIdx.z : 0);
       ring.finish_filling();
     }
     __syncwarp();

@@ -8,6 +8,7 @@ constexpr int AT_SLOTS = RING, AT_BARRIERS = AT_SLOTS + GROUPS * SLOTS * STRIP; 
 // What a block does next: `steps` along K of the tile at (row, column), from step `from` on.
 struct Work {
   int row, column, from, steps;
+  int z = 0;        // which matrix of a batch
   bool back, last;  // from the end of K to its beginning; nothing comes after
   int part = -1;    // which of the cluster's parts of tiles it is; -1 for a whole tile
   __device__ __forceinline__ int k(int step) const { return (from + (back ? steps - 1 - step : step)) * DEPTH; }
@@ -17,16 +18,18 @@ struct Work {
 // and in the next band left.
 template <int CM = 1, int CN = 1>
 struct Tiles {
-  int rows, columns, steps, tile, apart, rank;
+  int rows, columns, steps, matrices, tile, apart, rank;
   bool back = true;
-  __device__ __forceinline__ Tiles(int M, int N, int steps_)
-      : rows((M + CM * BM - 1) / (CM * BM)), columns((N + CN * BN - 1) / (CN * BN)), steps(steps_) {
+  __device__ __forceinline__ Tiles(int M, int N, int steps_, int matrices_ = 1)
+      : rows((M + CM * BM - 1) / (CM * BM)), columns((N + CN * BN - 1) / (CN * BN)), steps(steps_), matrices(matrices_) {
     tile = blockIdx.x / (CM * CN), apart = gridDim.x / (CM * CN), rank = blockIdx.x % (CM * CN);
   }
+  __device__ __forceinline__ int count() const { return BATCH ? rows * columns * matrices : rows * columns; }
   __device__ __forceinline__ bool next(Work& work) {
-    if (tile >= rows * columns) return false;
-    place(tile, work);
-    work.from = 0, work.steps = steps, work.last = tile + apart >= rows * columns;
+    if (tile >= count()) return false;
+    if (BATCH) work.z = tile / (rows * columns);
+    place(tile - work.z * (rows * columns), work);
+    work.from = 0, work.steps = steps, work.last = tile + apart >= count();
     tile += apart;
     return true;
   }
@@ -39,39 +42,46 @@ struct Tiles {
   }
 };
 
+// The filling warpgroup's part of it.
+template <class Tiles, class Ring>
+__device__ __forceinline__ void fill_tiles(Ring& ring, int M, int N, int K, float alpha, const Batch& batch, const TensorMap& a_map,
+                                           const TensorMap& b_map) {
+  Work work;
+  registers_of_producer();
+  Tiles tiles(M, N, steps_of(K, alpha), batch.count);
+  if (is_copier()) {
+    while (tiles.next(work))
+      for (int step = 0; step < work.steps; ++step) ring.fill(a_map, b_map, work.row, work.column, work.k(step), work.z);
+    ring.finish_filling();
+  }
+}
+
 // All of a block's work. `parts` is where the sums of parts of tiles go (rung 37).
 template <class Tiles, class Ring>
-__device__ __forceinline__ void multiply_tiles(Ring& ring, int M, int N, int K, float alpha, float beta, T* C, int ldc,
+__device__ __forceinline__ void multiply_tiles(Ring& ring, int M, int N, int K, float alpha, float beta, T* C, int ldc, const Batch& batch,
                                                const TensorMap& a_map, const TensorMap& b_map, const TensorMap& c_map,
                                                float4* parts = nullptr) {
+  if (is_filler()) return fill_tiles<Tiles>(ring, M, N, K, alpha, batch, a_map, b_map);
   Work work;
-  if (is_filler()) {
-    registers_of_producer();
-    Tiles tiles(M, N, steps_of(K, alpha));
-    if (is_copier()) {
-      while (tiles.next(work))
-        for (int step = 0; step < work.steps; ++step) ring.fill(a_map, b_map, work.row, work.column, work.k(step));
-      ring.finish_filling();
-    }
-    return;
-  }
   registers_of_consumer();
-  Tiles tiles(M, N, steps_of(K, alpha));
+  Tiles tiles(M, N, steps_of(K, alpha), batch.count);
   const int group = ring.group;
   float sum[BN / 2];
   Leaving leaving(c_map, C, ldc, N, beta, ring.memory + AT_SLOTS + group * SLOTS * STRIP, STRIP);
+  if (BATCH) leaving.boxes &= batch.stride_c % 8 == 0;
   bool pending = false;  // the tile before has not left yet
+  int z = 0;             // its matrix
   for (bool more = tiles.next(work); more;) {
     int step = 0;
     if (work.steps >= PIECES) {
 #pragma unroll
       for (int i = 0; i < PIECES; ++i) {
         ring.multiply_step(sum, i);
-        if (pending) leaving.template put<SLOTS>(i);
+        if (pending) leaving.template put<SLOTS>(i, z);
       }
       step = PIECES;
     } else if (pending) {
-      leaving.template put_all<SLOTS>();
+      leaving.template put_all<SLOTS>(z);
     }
     pending = false;
     for (; step < work.steps; ++step) ring.multiply_step(sum, step);
@@ -84,13 +94,14 @@ __device__ __forceinline__ void multiply_tiles(Ring& ring, int M, int N, int K, 
       for (int j = 0; j < BN / 8; ++j) to[j * CONSUMERS] = make_float4(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]);
       continue;
     }
-    leaving.take(sum, C, ldc, done.row + group * 64, done.column, M, N, alpha, beta);
+    leaving.take(sum, C + done.z * batch.stride_c, ldc, done.row + group * 64, done.column, M, N, alpha, beta);
+    z = done.z;
     pending = leaving.boxes && !done.last;
     if (done.last) {  // the ring has done its work
       leaving.end();
       leaving.slots = ring.stage(0) + group * STRIP, leaving.apart = STAGE, leaving.slot = 0;
       some_sync<128>(1 + group);
-      leaving.template put_all<PIECES>();
+      leaving.template put_all<PIECES>(z);
     }
   }
   leaving.end();

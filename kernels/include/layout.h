@@ -4,3 +4,7 @@
 #define TRANS_A 0
 #define TRANS_B 0
 #endif
+/* Whether there is a batch of such products. */
+#ifndef BATCH
+#define BATCH 0
+#endif

@@ -4,35 +4,48 @@
 // ("128-byte swizzle"). So the same piece of eight rows is in eight different groups of banks.
 #pragma once
 #include "bulk.cuh"
+#include "layout.h"
 
 struct alignas(64) TensorMap {
   uint64_t words[16];
 };
+
+// Of a batch, a map has a third dimension: z is the number of a matrix.
+#if BATCH
+#define TENSOR "tensor.3d"
+#define AT(x, y, z) "{%" #x ", %" #y ", %" #z "}"
+#define Z , "r"(z)
+#else
+#define TENSOR "tensor.2d"
+#define AT(x, y, z) "{%" #x ", %" #y "}"
+#define Z
+#endif
 
 __device__ __forceinline__ void prefetch(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(&map)) : "memory");
 }
 
 // Copies the box whose first element is in column x and row y. The bytes are announced at `barrier` when they have come.
-__device__ __forceinline__ void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier) {
+__device__ __forceinline__ void copy_box(uint32_t to, const TensorMap& map, int x, int y, int z, uint32_t barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-      "l"(reinterpret_cast<uint64_t>(&map)), "r"(x), "r"(y), "r"(barrier)
+      "cp.async.bulk." TENSOR ".shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, " AT(2, 3, 5) "], [%4];" ::"r"(to),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(x), "r"(y), "r"(barrier) Z
       : "memory");
 }
 // Copies it to every block of the cluster whose rank has a bit in `blocks`: to the same place, and announced at the same barrier, of each.
-__device__ __forceinline__ void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier, uint16_t blocks) {
+__device__ __forceinline__ void copy_box(uint32_t to, const TensorMap& map, int x, int y, int z, uint32_t barrier, uint16_t blocks) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-      "l"(reinterpret_cast<uint64_t>(&map)), "r"(x), "r"(y), "r"(barrier), "h"(blocks)
+      "cp.async.bulk." TENSOR ".shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, " AT(2, 3, 6) "], [%4], %5;" ::"r"(
+          to),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(x), "r"(y), "r"(barrier), "h"(blocks) Z
       : "memory");
 }
 
 // Stores a box from shared memory, by whole pieces of 16 bytes: at the right edge of the matrix a piece that is not whole overwrites what lies
 // behind it (seen on an H100). Threads that wrote there have called async_may_follow() and met this one.
-__device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, uint32_t from) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(reinterpret_cast<uint64_t>(&map)), "r"(x),
-               "r"(y), "r"(from)
+__device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, int z, uint32_t from) {
+  asm volatile("cp.async.bulk." TENSOR ".global.shared::cta.bulk_group [%0, " AT(1, 2, 4) "], [%3];" ::"l"(reinterpret_cast<uint64_t>(&map)),
+               "r"(x), "r"(y), "r"(from) Z
                : "memory");
 }
 // Closes the group of boxes that this thread stores.

@@ -30,9 +30,10 @@ def transposes(layout: str) -> dict[str, int]:
     return {"TRANS_A": int(layout[0] == "t"), "TRANS_B": int(layout[1] == "t")}
 
 
-def source(kernel: Kernel, configuration: Configuration, layout: str) -> str:
+def source(kernel: Kernel, configuration: Configuration, layout: str, batch: bool = False) -> str:
     """The text for the compiler."""
-    constants = (f"#define {name} {value}" for name, value in transposes(layout).items())
+    given = transposes(layout) | {"BATCH": int(batch)}
+    constants = (f"#define {name} {value}" for name, value in given.items())
     return "\n".join((*constants, kernel.source(configuration)))
 
 

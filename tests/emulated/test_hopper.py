@@ -5,9 +5,9 @@ waves, without a hang.
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hopper
-import numpy as np
 import pytest
 import yaml
 from ladder.measuring.gauntlet import describe, problems_for
@@ -25,6 +25,7 @@ KERNELS = [
     if kernel.architecture == "sm_90a" and kernel.path.suffix == ".cu" and not kernel.uses
 ]
 IN_LAYOUTS = [kernel for kernel in KERNELS if kernel.name in HEADERS]
+BATCHED = [kernel for kernel in KERNELS if "BATCH_PARAMETER" in kernel.text]
 MOST_PRODUCTS = 30_000_000
 """Of a problem: more take too long here."""
 
@@ -69,20 +70,31 @@ def wrong(
     folder: Path,
     seeds: int = 1,
     layout: str = "nn",
+    count: int = 1,
 ) -> Iterator[tuple[str, str]]:
-    """Run one problem after the other. Yield those with a wrong result, and what is wrong with
-    it.
+    """Run one problem after the other, or a batch of each. Yield those with a wrong result, and
+    what is wrong with it.
     """
-    library = hopper.build(source(kernel, configuration, layout), include, folder)
+    text = source(kernel, configuration, layout, count > 1)
+    library = hopper.build(text, include, folder)
     asked = given(kernel, configuration)
     if layout != "nn":
         kernel = with_layouts(kernel)
         asked = asked[1::2]
+    if count > 1:
+        kernel = hopper.with_batch(kernel)
+        tiles = (Problem(m, 264, 136, configuration.element_type) for m in (261, 330))
+        asked = [*asked[::4], *tiles]
     for problem in asked:
         for seed in range(seeds):
-            result = hopper.run(library, kernel, configuration, problem, DEVICE, seed, layout)
-            if isinstance(result, np.ndarray):
-                result = complaint(problem, result, kernel.precision == "tf32")
+            result = hopper.run(
+                library, kernel, configuration, problem, DEVICE, seed, layout, count
+            )
+            if not isinstance(result, str):
+                result = "".join(
+                    complaint(one, matrix, kernel.precision == "tf32")
+                    for one, matrix in zip(hopper.batch_of(problem, count), result, strict=True)
+                )
             if result:
                 yield describe(problem), result
 
@@ -111,14 +123,18 @@ def test_right_in_every_layout(kernel: Kernel, layout: str, tmp_path: Path) -> N
     assert list(wrong(kernel, configuration, include, tmp_path / "build", 1, layout)) == []
 
 
+@pytest.mark.parametrize("layout", ("nn", "tt"))
+@pytest.mark.parametrize("kernel", BATCHED, ids=lambda kernel: kernel.name)
+def test_a_batch_is_right(kernel: Kernel, layout: str, tmp_path: Path) -> None:
+    every = kernel.expand({}, kernel.element_types)
+    legal = [configuration for configuration, objection in every if not objection]
+    configuration = legal[len(legal) // 2 if layout == "nn" else -1]
+    include = ROOT / "kernels" / "include"
+    assert list(wrong(kernel, configuration, include, tmp_path / "build", 1, layout, 3)) == []
+
+
 FAULTS = [
-    (
-        given["kernel"],
-        given["file"],
-        {right: wrong},
-        given.get("parameters", {}),
-        given.get("layout", "nn"),
-    )
+    (given, {right: wrong})
     for given in yaml.safe_load((Path(__file__).parent / "hopper_faults.yaml").read_text())
     for right, wrong in given["texts"].items()
 ]
@@ -126,43 +142,31 @@ ARRIVAL = "  cluster_arrive();  "
 LOOP = "    for (int step = 0; step < steps; ++step) ring.multiply_step"
 
 
-@pytest.mark.parametrize(("name", "file", "fault", "parameters", "layout"), FAULTS)
+@pytest.mark.parametrize(("given", "fault"), FAULTS)
 def test_a_planted_fault_is_found(
-    name: str,
-    file: str,
-    fault: dict[str, str],
-    parameters: dict[str, int],
-    layout: str,
-    tmp_path: Path,
+    given: dict[str, Any], fault: dict[str, str], tmp_path: Path
 ) -> None:
-    assert is_found(name, file, fault, tmp_path, parameters, layout)
+    assert is_found(given, fault, tmp_path)
 
 
 def test_an_arrival_at_the_barrier_of_the_cluster_before_the_ring_is_read_is_found(
     tmp_path: Path,
 ) -> None:
-    faults = {ARRIVAL: "", LOOP: ARRIVAL + LOOP}
-    assert is_found("36_half_cluster_k", "include/half_slices.cuh", faults, tmp_path, {})
+    given = {"kernel": "36_half_cluster_k", "file": "include/half_slices.cuh"}
+    assert is_found(given, {ARRIVAL: "", LOOP: ARRIVAL + LOOP}, tmp_path)
 
 
-def is_found(
-    name: str,
-    file: str,
-    faults: dict[str, str],
-    folder: Path,
-    parameters: dict[str, int],
-    layout: str = "nn",
-) -> bool:
+def is_found(given: dict[str, Any], faults: dict[str, str], folder: Path) -> bool:
     """Replace texts in a file, and return whether any result of the kernel is wrong."""
     kernels = folder / "kernels"
     shutil.copytree(ROOT / "kernels", kernels)
-    text = (kernels / file).read_text()
+    text = (kernels / given["file"]).read_text()
     for right, planted in faults.items():
         assert right in text
         text = text.replace(right, planted)
-    (kernels / file).write_text(text)
-    kernel = parse(kernels / "cuda" / f"{name}.cu")
-    configuration = Configuration(
-        kernel.element_types[0], tuple((kernel.parameters | parameters).items())
-    )
-    return any(wrong(kernel, configuration, kernels / "include", folder / "build", 2, layout))
+    (kernels / given["file"]).write_text(text)
+    kernel = parse(kernels / "cuda" / f"{given['kernel']}.cu")
+    parameters = kernel.parameters | given.get("parameters", {})
+    configuration = Configuration(kernel.element_types[0], tuple(parameters.items()))
+    how = given.get("layout", "nn"), given.get("count", 1)
+    return any(wrong(kernel, configuration, kernels / "include", folder / "build", 2, *how))

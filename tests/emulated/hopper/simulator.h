@@ -78,8 +78,9 @@ inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) { r
 struct alignas(64) TensorMap {
   uint8_t* first;
   int64_t width, height, pitch;  // elements, rows, bytes
+  int64_t apart;                 // bytes from a matrix of a batch to the next
   int32_t box_width, box_height;
-  uint8_t rest[128 - 40];
+  uint8_t rest[128 - 48];
 };
 static_assert(sizeof(TensorMap) == 128);
 
@@ -413,39 +414,43 @@ inline bool is_storer() { return warp_index() % 4 == 0 && is_elected(); }
 // tensor_map.cuh
 inline void prefetch(const TensorMap&) {}
 inline uint32_t swizzled(int row, int byte) { return row * 128 + ((byte / 16 ^ row % 8) * 16) + byte % 16; }
-inline void copy_to(hopper::Block* block, uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier) {
+inline uint8_t* row_of(const TensorMap& map, int y, int z) {
+  if (!map.first) hopper::fault("a tensor map that cannot be made");
+  return map.first + z * map.apart + y * map.pitch;
+}
+inline void copy_to(hopper::Block* block, uint32_t to, const TensorMap& map, int x, int y, int z, uint32_t barrier) {
   using namespace hopper;
   still_there(block);
   if (to % 1024) fault("a box at an address that is no multiple of 1024");
   for (int r = 0; r < map.box_height; ++r)
     for (int c = 0; c < map.box_width; ++c) {
       uint16_t value = 0;
-      if (x + c >= 0 && x + c < map.width && y + r >= 0 && y + r < map.height) memcpy(&value, map.first + (y + r) * map.pitch + (x + c) * 2, 2);
+      if (x + c >= 0 && x + c < map.width && y + r >= 0 && y + r < map.height) memcpy(&value, row_of(map, y + r, z) + (x + c) * 2, 2);
       memcpy(memory_of(to + swizzled(r, c * 2), block), &value, 2);
     }
   Barrier& come = barrier_at(barrier, block);
   come.bytes -= map.box_width * map.box_height * 2;
   come.settle();
 }
-inline void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier) {
+inline void copy_box(uint32_t to, const TensorMap& map, int x, int y, int z, uint32_t barrier) {
   hopper::Block* block = hopper::now->block;
-  hopper::copies.push_back([=] { copy_to(block, to, map, x, y, barrier); });
+  hopper::copies.push_back([=] { copy_to(block, to, map, x, y, z, barrier); });
 }
-inline void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier, uint16_t blocks) {
+inline void copy_box(uint32_t to, const TensorMap& map, int x, int y, int z, uint32_t barrier, uint16_t blocks) {
   for (size_t i = 0; i < hopper::blocks.size(); ++i)
     if (blocks >> i & 1) {
       hopper::Block* block = hopper::blocks[i].get();
-      hopper::copies.push_back([=] { copy_to(block, to, map, x, y, barrier); });
+      hopper::copies.push_back([=] { copy_to(block, to, map, x, y, z, barrier); });
     }
 }
 // A row of the matrix ends with a whole piece of 16 bytes, as on a GPU.
-inline void store_box(const TensorMap& map, int x, int y, uint32_t from) {
+inline void store_box(const TensorMap& map, int x, int y, int z, uint32_t from) {
   using namespace hopper;
   Block* block = now->block;
   now->boxes.push_back([=] {
     for (int r = 0; r < map.box_height; ++r)
       for (int c = 0; c < map.box_width; ++c)
-        if (x + c < (map.width + 7) / 8 * 8 && y + r < map.height) memcpy(map.first + (y + r) * map.pitch + (x + c) * 2, memory_of(from + swizzled(r, c * 2), block), 2);
+        if (x + c < (map.width + 7) / 8 * 8 && y + r < map.height) memcpy(row_of(map, y + r, z) + (x + c) * 2, memory_of(from + swizzled(r, c * 2), block), 2);
   });
 }
 inline void stores_commit() {
