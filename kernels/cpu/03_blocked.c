@@ -4,6 +4,7 @@ idea: the loops cut into blocks of BM x BN x BK, so that a block of B is used BM
 parameters: {BM: 64, BN: 512, BK: 64}
 sweep: {BM: [64, 256], BN: [256, 512], BK: [32, 64]}
 element_types: [float32, float64]
+layouts: [nn, nt, tn, tt]
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N * ceil_div(K, BK)
 ---*/

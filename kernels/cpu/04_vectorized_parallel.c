@@ -4,6 +4,7 @@ idea: a tile of C stays in SIMD registers while packed slivers of A and B stream
 parameters: {MC: 120, NC: 512, KC: 256, THREADS: 0}
 sweep: {MC: [60, 120, 240], NC: [512, 1024], KC: [256, 384], THREADS: [1, 0]}
 element_types: [float32, float64]
+layouts: [nn, nt, tn, tt]
 requires: [MC >= 12, MC % 12 == 0, NC >= 32, NC % 32 == 0, KC >= 16, KC % 16 == 0]
 global_reads: M * K + K * N + M * N * ceil_div(K, KC)
 global_writes: M * N * ceil_div(K, KC)

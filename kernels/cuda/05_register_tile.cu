@@ -6,15 +6,17 @@ builds_on: 03_shared_tile
 parameters: {BM: 64, BN: 64, BK: 8, TM: 8, TN: 8}
 sweep: {BM: [64, 128], BN: [64, 128], BK: [16], TM: [8], TN: [4]}
 element_types: [float32, float64, float16]
+layouts: [nn, nt, tn, tt]
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
-requires: [BM % TM == 0, BN % TN == 0, (BM + BN) * BK <= 6144]
+requires: [BM % TM == 0, BN % TN == 0, BM * (BK + TRANS_A) + BK * (BN + TRANS_B) <= 6144]
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
 accesses:
-  - {global_read: thread // BK * lda + thread % BK, per_k: TM * TN / BN}
-  - {global_read: thread // BN * ldb + thread % BN, per_k: TM * TN / BM}
-  - {shared_write: thread, per_k: TM * TN * (1 / BN + 1 / BM)}
+  - {global_read: thread // BM * lda + thread % BM if TRANS_A else thread // BK * lda + thread % BK, per_k: TM * TN / BN}
+  - {global_read: thread // BK * ldb + thread % BK if TRANS_B else thread // BN * ldb + thread % BN, per_k: TM * TN / BM}
+  - {shared_write: thread % BM * (BK + 1) + thread // BM if TRANS_A else thread, per_k: TM * TN / BN}
+  - {shared_write: thread % BK * (BN + 1) + thread // BK if TRANS_B else thread, per_k: TM * TN / BM}
   - {shared_read: y * BK, width: "min(4, 16 // element_size)", per_k: TM}
   - {shared_read: x, per_k: TN}
 ---*/

@@ -8,16 +8,17 @@ configurations:
   - {BM: 64, BN: 128, BK: 16, TM: 8, TN: 4}
   - {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
   - {BM: 64, BN: 64, BK: 8, TM: 8, TN: 8}
+layouts: [nn, nt, tn, tt]
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [TM % 4 == 0, TN % 4 == 0, BK % 4 == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, BK * (BM + BN) <= 12288]
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
 accesses:
-  - {global_read: thread // (BK // 4) * lda + thread % (BK // 4) * 4, width: 4, per_k: TM * TN / BN}
-  - {global_read: thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM}
-  - {shared_write: thread % (BK // 4) * 4 * BM + thread // (BK // 4), per_k: TM * TN / BN}
-  - {shared_write: 4 * thread, width: 4, per_k: TM * TN / BM}
+  - {global_read: thread // (BM // 4) * lda + thread % (BM // 4) * 4 if TRANS_A else thread // (BK // 4) * lda + thread % (BK // 4) * 4, width: 4, per_k: TM * TN / BN}
+  - {global_read: thread // (BK // 4) * ldb + thread % (BK // 4) * 4 if TRANS_B else thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM}
+  - {shared_write: 4 * thread if TRANS_A else thread % (BK // 4) * 4 * BM + thread // (BK // 4), width: 4 if TRANS_A else 1, per_k: TM * TN / BN}
+  - {shared_write: thread % (BK // 4) * 4 * BN + thread // (BK // 4) if TRANS_B else 4 * thread, width: 1 if TRANS_B else 4, per_k: TM * TN / BM}
   - {shared_read: 4 * y, width: 4, per_k: TM}
   - {shared_read: 4 * x, width: 4, per_k: TN}
 ---*/

@@ -8,16 +8,17 @@ configurations:
   - {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8}
   - {BM: 64, BN: 256, BK: 8, TM: 8, TN: 16}
   - {BM: 128, BN: 256, BK: 8, TM: 8, TN: 16}
+layouts: [nn, nt, tn, tt]
 block: [BM * BN / (TM * TN)]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
-requires: [BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + 4 + BN) <= 12288, BM * BN <= 32768]
+requires: [BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + 4 + BN + 4 * TRANS_B) <= 12288, BM * BN <= 32768]
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
 accesses:
-  - {global_read: thread // (BK // 4) * lda + thread % (BK // 4) * 4, width: 4, per_k: TM * TN / BN}
-  - {global_read: thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM}
-  - {shared_write: thread % (BK // 4) * 4 * (BM + 4) + thread // (BK // 4), per_k: TM * TN / BN}
-  - {shared_write: 4 * thread, width: 4, per_k: TM * TN / BM}
+  - {global_read: thread // (BM // 4) * lda + thread % (BM // 4) * 4 if TRANS_A else thread // (BK // 4) * lda + thread % (BK // 4) * 4, width: 4, per_k: TM * TN / BN}
+  - {global_read: thread // (BK // 4) * ldb + thread % (BK // 4) * 4 if TRANS_B else thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM}
+  - {shared_write: thread // (BM // 4) * (BM + 4) + thread % (BM // 4) * 4 if TRANS_A else thread % (BK // 4) * 4 * (BM + 4) + thread // (BK // 4), width: 4 if TRANS_A else 1, per_k: TM * TN / BN}
+  - {shared_write: thread % (BK // 4) * 4 * (BN + 4) + thread // (BK // 4) if TRANS_B else 4 * thread, width: 1 if TRANS_B else 4, per_k: TM * TN / BM}
   - {shared_read: (thread % 32 // 16 * 2 + thread % 2) * 4, width: 4, per_k: TM}
   - {shared_read: thread // 2 % 8 * 4, width: 4, per_k: TN}
 ---*/

@@ -5,10 +5,11 @@ label: cp.async pipeline
 builds_on: 10_block_tile_128
 parameters: {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8, STAGES: 4}
 configurations: [{STAGES: 3}, {STAGES: 4}, {BN: 256, TM: 16}, {BM: 64}]
+layouts: [nn, nt, tn, tt]
 block: [BM * BN // (TM * TN)]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
-dynamic_shared: STAGES * BK * (BM + 4 + BN) * element_size
-requires: [STAGES >= 2, BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK % 2 == 0, BM * BN % (BK * TM * TN) == 0, BK * TM * TN % BN == 0, BM * 4 % (TM * TN) == 0, BK * TM * TN % (4 * BM) == 0, BM * BN <= 32768]
+dynamic_shared: STAGES * BK * (BM + BN + 4 * (1 - TRANS_A + TRANS_B)) * element_size
+requires: [STAGES >= 2, BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK % 2 == 0, BM * BN % (BK * TM * TN) == 0, BK * TM * TN % BN == 0, BM * 4 % (TM * TN) == 0, BK * TM * TN % (4 * BM) == 0, not TRANS_A or BK * TM * TN % (4 * BN) == 0, BM * BN <= 32768]
 compute_capability: 8.0
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N

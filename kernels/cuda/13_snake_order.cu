@@ -6,11 +6,12 @@ parameters: {BM: 128, BN: 256, BK: 8, TM: 16, TN: 8, STAGES: 7, SPREAD: 4, LEAD:
 configurations:
   - {STAGES: 7, SPREAD: 4, LEAD: 2, B_FIRST: 0}
   - {BN: 128, TM: 8, STAGES: 5, SPREAD: 4, LEAD: 6, B_FIRST: 1}
+layouts: [nn, nt, tn, tt]
 block: [BM * BN // (TM * TN)]
 grid: ["ceil_div(M, BM) * ceil_div(N, BN)"]
-dynamic_shared: max(STAGES * BK * (BM + 4 + BN), BM * BN if N % 4 + ldc % 4 + alignment % 16 > 0 else 0) * element_size
-requires: [BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK % 8 == 0, BM * BN % (4 * BK * TM * TN) == 0, BK * TM * TN % BN == 0, BM % (TM * TN) == 0, BK * TM * TN % (4 * BM) == 0, STAGES >= 3, LEAD + SPLIT < BK, ((TM + TN) // 4 - 1) * SPREAD < TM * TN, STAGES * BK * (BM + 4 + BN) <= 58000, BM * BN == 256 * TM * TN, BM * BN <= 32768]
-needs: [BM * lda < 2 ** 31]
+dynamic_shared: max(STAGES * BK * (BM + BN + 4 * (1 - TRANS_A + TRANS_B)), BM * BN if N % 4 + ldc % 4 + alignment % 16 > 0 else 0) * element_size
+requires: [BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK % 8 == 0, BM * BN % (4 * BK * TM * TN) == 0, BK * TM * TN % BN == 0, BM % (TM * TN) == 0, BK * TM * TN % (4 * BM) == 0, STAGES >= 3, LEAD + SPLIT < BK, ((TM + TN) // 4 - 1) * SPREAD < TM * TN, STAGES * BK * (BM + BN + 4 * (1 - TRANS_A + TRANS_B)) <= 58000, BM * BN == 256 * TM * TN, BM * BN <= 32768]
+needs: [TRANS_A or BM * lda < 2 ** 31, not TRANS_B or BN * ldb < 2 ** 31]
 compute_capability: 8.0
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N

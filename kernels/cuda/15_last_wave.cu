@@ -15,9 +15,10 @@ where:
   rest: tiles % wave  # tiles that do not fill a wave
   parts: wave + rest - 1 if rest > 0 else 0  # at most as many are they cut into
   share: tiles / wave / ceil_div(tiles, wave)  # of a tile, a block's on average
+layouts: [nn, nt, tn, tt]
 block: [BM * BN // (TM * TN)]
 grid: [wave, "ceil_div(tiles, wave)"]
-dynamic_shared: max(STAGES * BK * (BM + 4 + BN), BM * BN if N % 4 + ldc % 4 + alignment % 16 > 0 else 0) * element_size
+dynamic_shared: max(STAGES * BK * (BM + BN + 4 * (1 - TRANS_A + TRANS_B)), BM * BN if N % 4 + ldc % 4 + alignment % 16 > 0 else 0) * element_size
 then:
   - function: reduce
     when: rest > 0
@@ -25,8 +26,8 @@ then:
     block: [256]
     accesses: [{global_read: 4 * thread, width: 4, per_k: "parts * BM * BN / (256 * wave * ceil_div(rest * BM * BN, 1024 * wave)) / K"}]
 workspace: 2 * wave * BM * BN * element_size
-requires: [BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK % 8 == 0, BM * BN % (4 * BK * TM * TN) == 0, BK * TM * TN % BN == 0, BM % (TM * TN) == 0, BK * TM * TN % (4 * BM) == 0, STAGES >= 3, LEAD + SPLIT < BK, CHUNK >= 0, CHUNK % BK == 0, ((TM + TN) // 4 - 1) * SPREAD < TM * TN, STAGES * BK * (BM + 4 + BN) <= 58000, BM * BN == 256 * TM * TN, BM * BN % 1024 == 0]
-needs: [BM * lda < 2 ** 31]
+requires: [BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK % 8 == 0, BM * BN % (4 * BK * TM * TN) == 0, BK * TM * TN % BN == 0, BM % (TM * TN) == 0, BK * TM * TN % (4 * BM) == 0, STAGES >= 3, LEAD + SPLIT < BK, CHUNK >= 0, CHUNK % BK == 0, ((TM + TN) // 4 - 1) * SPREAD < TM * TN, STAGES * BK * (BM + BN + 4 * (1 - TRANS_A + TRANS_B)) <= 58000, BM * BN == 256 * TM * TN, BM * BN % 1024 == 0]
+needs: [TRANS_A or BM * lda < 2 ** 31, not TRANS_B or BN * ldb < 2 ** 31]
 compute_capability: 8.0
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM)) + parts * BM * BN
 global_writes: M * N + parts * BM * BN

@@ -13,6 +13,7 @@ configurations:
   - {BM: 128, BN: 32, STAGES: 6, SLICES: 2}
   - {BM: 128, BN: 32, STAGES: 4, SLICES: 4}
   - {BM: 64, BN: 64, STAGES: 8, SLICES: 2, DIRECT: 3}
+layouts: [nn, nt, tn, tt]
 block: [128]
 grid: ["ceil_div(M, BM) * (BM // 8) * ceil_div(K, 256) + (0 if DIRECT else ceil_div(ceil_div(N, BN) * BN, 32) * ceil_div(K, 64))"]
 then:

@@ -7,12 +7,13 @@ configurations:
   - {BM: 64, BN: 128}
   - {BM: 128, BN: 128}
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 block: [2 * BM]
 grid: ["ceil_div(M, BM)", "ceil_div(N, BN)"]
 dynamic_shared: (BM + BN) * 128 + 8
 tensor_maps:
-  - {of: A, box: [64, BM], swizzle: 128}
-  - {of: B, box: [64, 64], swizzle: 128}
+  - {of: A, box: [64, 64 if TRANS_A else BM], swizzle: 128}
+  - {of: B, box: [64, BN if TRANS_B else 64], swizzle: 128}
 requires: [BM == 64 or BM == 128, BN == 64 or BN == 128]
 architecture: sm_90a
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))

@@ -7,14 +7,15 @@ configurations:
   - {BN: 192, STAGES: 4}
   - {HIGH: [4, 8, 16]}
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 where:
   tiles: ceil_div(M, BM) * ceil_div(N, BN)
 block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: ["min(tiles, sm_count)"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + BM // 64 * SLOTS * 8192
 tensor_maps:
-  - {of: A, box: [64, BM], swizzle: 128}
-  - {of: B, box: [64, 64], swizzle: 128}
+  - {of: A, box: [64, 64 if TRANS_A else BM], swizzle: 128}
+  - {of: B, box: [64, BN if TRANS_B else 64], swizzle: 128}
   - {of: C, box: [64, 64], swizzle: 128}
 requires: [BM == 64 or BM == 128 or BM == 192, BN == 128 or BN == 192 or BN == 256, BM < 192 or BN <= 192, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1]
 architecture: sm_90a

@@ -12,14 +12,15 @@ configurations:
   - {BM: 192, BN: 192, SLOTS: 1}
   - {BM: 192, BN: 192, SLOTS: 1, CM: 1, CN: 2}
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 where:
   tiles: ceil_div(M, CM * BM) * ceil_div(N, CN * BN)
 block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: ["CM * CN * min(tiles, sm_count // (CM * CN))"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + BM // 64 * SLOTS * 8192
 tensor_maps:
-  - {of: A, box: [64, BM // CN], swizzle: 128}
-  - {of: B, box: [64, 64 // CM], swizzle: 128}
+  - {of: A, box: [64, (64 if TRANS_A else BM) // CN], swizzle: 128}
+  - {of: B, box: [64, (BN if TRANS_B else 64) // CM], swizzle: 128}
   - {of: C, box: [64, 64], swizzle: 128}
 requires: [BM == 64 or BM == 128 or BM == 192, BM < 192 or BN <= 192, BN == 128 or BN == 192 or BN == 256, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1, CM * CN == 2]
 architecture: sm_90a

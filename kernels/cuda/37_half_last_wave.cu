@@ -8,6 +8,7 @@ configurations:
   - {HIGH: [8, 16]}
   - {BN: 128, STAGES: 6}
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 where:
   tiles: ceil_div(M, 2 * BM) * ceil_div(N, BN)
   clusters: "min(tiles, sm_count // 2)"
@@ -22,8 +23,8 @@ then:
     block: [128]
 workspace: clusters * 4 * BM * BN * 4
 tensor_maps:
-  - {of: A, box: [64, BM], swizzle: 128}
-  - {of: B, box: [64, 32], swizzle: 128}
+  - {of: A, box: [64, 64 if TRANS_A else BM], swizzle: 128}
+  - {of: B, box: [64, (BN if TRANS_B else 64) // 2], swizzle: 128}
   - {of: C, box: [64, 64], swizzle: 128}
 requires: [BM == 64 or BM == 128, BN == 128 or BN == 256, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1]
 needs: ["ceil_div(K, 64) * sm_count < 2 ** 31"]

@@ -14,27 +14,30 @@ configurations:
   - {BM: 128, BN: 256, STAGES: 4}
   - {BM: 128, BN: 128, STAGES: 6, SLICES: [1, 2, 4, 6]}
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 where:
-  wide_a: ceil_div(K, 64) * 8  # pieces of 16 bytes of a row of the copy
-  wide_b: ceil_div(N, 64) * 8
+  rows_a: K if TRANS_A else M  # as they lie in memory
+  rows_b: N if TRANS_B else K
+  wide_a: ceil_div(M if TRANS_A else K, 64) * 8  # pieces of 16 bytes of a row of the copy
+  wide_b: ceil_div(K if TRANS_B else N, 64) * 8
 block: [256]
-grid: ["ceil_div(M * wide_a, 512) + ceil_div(K * wide_b, 512)"]
+grid: ["ceil_div(rows_a * wide_a, 512) + ceil_div(rows_b * wide_b, 512)"]
 then:
   - function: product
     block: ["2 * BM + (128 if BM > 64 else 32)"]
     grid: ["SLICES * ceil_div(M, BM)", "ceil_div(N, BN)"]
     dynamic_shared: max(STAGES * (BM + BN) * 128, 2 * (SLICES - 1) * ceil_div(BN // 8, SLICES) * BM * 32) + STAGES * 16 + 8
-workspace: (M * wide_a + K * wide_b) * 16
+workspace: (rows_a * wide_a + rows_b * wide_b) * 16
 tensor_maps:
-  - {of: workspace, at: 0, width: K, height: M, pitch: wide_a * 16, box: [64, BM], swizzle: 128}
-  - {of: workspace, at: M * wide_a * 16, width: N, height: K, pitch: wide_b * 16, box: [64, 64], swizzle: 128}
+  - {of: workspace, at: 0, width: M if TRANS_A else K, height: rows_a, pitch: wide_a * 16, box: [64, 64 if TRANS_A else BM], swizzle: 128}
+  - {of: workspace, at: rows_a * wide_a * 16, width: K if TRANS_B else N, height: rows_b, pitch: wide_b * 16, box: [64, BN if TRANS_B else 64], swizzle: 128}
 requires:
   - BM == 64 or BM == 128 or BM == 192
   - BN == 64 or BN == 128 or BN == 192 or BN == 256
   - BM < 192 or BN <= 192
   - STAGES >= 2 and 64 * STAGES >= BN
   - SLICES >= 1 and SLICES <= 8
-needs: ["max(M * wide_a, K * wide_b) < 2 ** 32"]
+needs: ["max(rows_a * wide_a, rows_b * wide_b) < 2 ** 32"]
 architecture: sm_90a
 global_reads: M * K + K * N + K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * K + K * N + M * N

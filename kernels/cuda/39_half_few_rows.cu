@@ -11,11 +11,12 @@ configurations:
   - {ROWS: 16, STAGES: 11, SLICES: [1, 2, 6, 8]}
   - {ROWS: 32, STAGES: 9, SLICES: [1, 2, 4]}
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 block: [160]
 grid: ["SLICES * ceil_div(N, 64)", "ceil_div(M, ROWS)"]
-dynamic_shared: STAGES * (8192 + ROWS * 128 + 16)
+dynamic_shared: STAGES * (8192 + (64 if TRANS_A else ROWS) * 128 + 16)
 tensor_maps:
-  - {of: A, box: [64, ROWS], swizzle: 128}
+  - {of: A, box: [64, 64 if TRANS_A else ROWS], swizzle: 128}
   - {of: B, box: [64, 64], swizzle: 128}
 requires: [ROWS == 8 or ROWS == 16 or ROWS == 32 or ROWS == 64, STAGES >= 3, SLICES >= 1 and SLICES <= 8]
 architecture: sm_90a

@@ -8,6 +8,7 @@ configurations:
   - {BN: [128, 192], CM: 2, CN: 1}
   - {BN: [128, 192], CM: 2, CN: 2}
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 where:
   clusters: clusters_of_4 if CM * CN == 4 else sm_count // 2
   columns: ceil_div(N, BN * CN)  # of clusters
@@ -19,8 +20,8 @@ block: [2 * BN + 128]
 grid: [CM * CN * clusters]
 dynamic_shared: 28 * 8192 + 8 * 16
 tensor_maps:
-  - {of: A, box: [64, height // CN], swizzle: 128}
-  - {of: B, box: [64, 64 // CM], swizzle: 128}
+  - {of: A, box: [64, (64 if TRANS_A else height) // CN], swizzle: 128}
+  - {of: B, box: [64, (BN if TRANS_B else 64) // CM], swizzle: 128}
   - {of: C, box: [64, 16], swizzle: 128}
 requires: [BN == 128 or BN == 192, HIGH >= 1, CM == 1 or CM == 2, CN == 1 or CN == 2, CM * CN > 1]
 architecture: sm_90a

@@ -12,6 +12,7 @@ configurations:
   - {BM: 128, BN: 64, STAGES: 8, SLICES: 1, FILLERS: 16, PARTS: 64}
   - {BM: 128, BN: 128, STAGES: 4, SLICES: 1, FILLERS: 8, PARTS: 64}
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 where:
   tiles: ceil_div(M, BM) * ceil_div(N, BN)
   room: sm_count // tiles  # so many blocks for each tile run at once

@@ -15,15 +15,17 @@ configurations:
    {BN: 192, BM: 16, SLICES: 2}, {BN: 192, BM: 96, SLICES: 4}, {BN: 192, BM: 48, CM: 2}, {BN: 192, BM: [64, 96], SLICES: 4, CM: 2},
    {BN: 192, BM: 64, CM: 4}]
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 where:
-  stages: "min(8, 232440 // ((BM + BN) * 128 + 16))"  # as many as fit
+  high: ceil_div(BM, 64) * 64 if TRANS_A else BM  # of op(A) in a stage: whole strips of 64 if its rows run across K
+  stages: "min(8, 232440 // ((high + BN) * 128 + 16))"  # as many as fit
   sums: 2 * (SLICES - 1) * ceil_div(BM // 8, SLICES) * BN * 32  # bytes that are sent, and that come
 block: ["2 * BN + (128 if BN > 64 else 32)"]
 grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)"]
-dynamic_shared: max(stages * (BM + BN) * 128, sums) + stages * 16 + 8
+dynamic_shared: max(stages * (high + BN) * 128, sums) + stages * 16 + 8
 tensor_maps:
-  - {of: A, box: [64, BM // CN], swizzle: 128}
-  - {of: B, box: [64, 64 // CM], swizzle: 128}
+  - {of: A, box: [64, (64 if TRANS_A else BM) // CN], swizzle: 128}
+  - {of: B, box: [64, (BN if TRANS_B else 64) // CM], swizzle: 128}
 requires:
   - BM % 16 == 0 and BM >= 16 and BM <= 256
   - BN == 64 or BN == 128 or BN == 192

@@ -8,14 +8,16 @@ configurations:
   [{BM: 96}, {BM: [112, 144, 160, 208], CM: 2}, {BM: [128, 144, 160, 240, 256], CN: 2}, {BM: [112, 144, 160], CM: 2, CN: 2},
    {BN: 192, BM: [96, 128, 144]}, {BN: 192, BM: [96, 112, 128, 144, 176, 192], CM: 2}, {BN: 192, BM: [160, 192], CN: 2}]
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 where:
-  stages: "min(8, 232440 // ((BM + BN) * 128 + 16))"  # as many as fit
+  high: ceil_div(BM, 64) * 64 if TRANS_A else BM  # of op(A) in a stage: whole strips of 64 if its rows run across K
+  stages: "min(8, 232440 // ((high + BN) * 128 + 16))"  # as many as fit
 block: ["2 * BN + 128"]
 grid: ["CM * CN * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)"]
-dynamic_shared: stages * ((BM + BN) * 128 + 16)
+dynamic_shared: stages * ((high + BN) * 128 + 16)
 tensor_maps:
-  - {of: A, box: [64, BM // CN], swizzle: 128}
-  - {of: B, box: [64, 64 // CM], swizzle: 128}
+  - {of: A, box: [64, (64 if TRANS_A else BM) // CN], swizzle: 128}
+  - {of: B, box: [64, (BN if TRANS_B else 64) // CM], swizzle: 128}
 requires:
   - BM % 16 == 0 and BM >= 32 and BM <= 256
   - BN == 128 or BN == 192
@@ -23,7 +25,7 @@ requires:
   - CM == 1 or CM == 2 or CM == 4
   - CN == 1 or CN == 2 or CN == 4
   - CM * CN <= 8
-  - LAST >= 0 and LAST < min(8, 232440 // ((BM + BN) * 128 + 16))
+  - LAST >= 0 and LAST < min(8, 232440 // (((ceil_div(BM, 64) * 64 if TRANS_A else BM) + BN) * 128 + 16))
 architecture: sm_90a
 global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
 global_writes: M * N

@@ -11,14 +11,15 @@ configurations:
   - {BM: 64, BN: 128, STAGES: 8}
   - {BM: 64, BN: 64, STAGES: 12}
 element_types: [bfloat16, float16]
+layouts: [nn, nt, tn, tt]
 where:
   tiles: ceil_div(M, BM) * ceil_div(N, BN)
 block: [384]
 grid: ["min(tiles, sm_count)"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + 2 * SLOTS * 8192
 tensor_maps:
-  - {of: A, box: [64, BM], swizzle: 128}
-  - {of: B, box: [64, 64], swizzle: 128}
+  - {of: A, box: [64, 64 if TRANS_A else BM], swizzle: 128}
+  - {of: B, box: [64, BN if TRANS_B else 64], swizzle: 128}
   - {of: C, box: [64, 64], swizzle: 128}
 requires: [BM == 64 or BM == 128, BN == 64 or BN == 128 or BN == 192 or BN == 256, BM * BN <= 16384, STAGES >= 2, SLOTS >= 1, HIGH >= 1]
 architecture: sm_90a

@@ -17,7 +17,7 @@ import numpy as np
 from ladder.devices.operands import GUARD, scalars
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
-from layouts import names, stored
+from problems import stored
 
 HERE = Path(__file__).resolve().parent / "hopper"
 REPLACED = (
@@ -102,15 +102,14 @@ def run(
     problem: Problem,
     device: Mapping[str, int],
     seed: int,
-    layout: str = "nn",
     count: int = 1,
 ) -> Any:
     """Launch on a problem, or on a batch of `count` that differ in their seeds. Return the buffers
     of C afterwards, or what the simulator complains of.
     """
-    given = names(problem, layout) | device | {"batch": count}
-    each = [stored(one, layout)[0] for one in batch_of(problem, count)]
-    places = stored(problem, layout)[1]
+    given = problem.names() | device | {"batch": count}
+    each = [stored(one)[0] for one in batch_of(problem, count)]
+    places = stored(problem)[1]
     strides = [-(-place.total // 64) * 64 for place in places]
     strides[2] += 2 * (problem.m % 2)  # then no map of C can be made
     matrices = [

@@ -4,18 +4,18 @@ have.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from emulator import Launch, Tool, lower
-from host import compared
-from ladder.devices.operands import GUARD
+from host import buffers, compared
+from ladder.devices.operands import GUARD, Place, places
 from ladder.measuring.gauntlet import problems
 from ladder.measuring.verify import judge
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import PROBLEM_NAMES
-from ladder.model.problem import Problem
-from layouts import names, stored, transposes
+from ladder.model.problem import Problem, transposes
 
 DEVICE = {"sm_count": 3, "shared_memory_per_block": 227 << 10, "clusters_of_4": 1}
 """What headers' expressions know of the device: few SMs, so that few tiles make several waves."""
@@ -25,27 +25,33 @@ and tiles along K, whole ones and edges, operands on addresses of 4 bytes.
 """
 
 
-def few(element_type: str) -> list[Problem]:
+@cache
+def stored(problem: Problem) -> tuple[Sequence[np.ndarray], Sequence[Place]]:
+    """The buffers of A, B and C before a launch and the places in them, drawn once a process:
+    nobody writes to them.
+    """
+    return buffers(problem), places(problem)
+
+
+def few(element_type: str, layout: str = "nn") -> list[Problem]:
     """The problems for Oclgrind."""
     return [
-        problem for problem in problems(element_type) if (problem.m, problem.n, problem.k) in FEW
+        problem
+        for problem in problems(element_type, "", layout)
+        if (problem.m, problem.n, problem.k) in FEW
     ]
 
 
 def launch(
-    problem: Problem,
-    kernel: Kernel,
-    configuration: Configuration,
-    programs: dict[str, str],
-    layout: str = "nn",
+    problem: Problem, kernel: Kernel, configuration: Configuration, programs: dict[str, str]
 ) -> tuple[Launch, np.ndarray, np.ndarray, np.ndarray]:
     """What `emulator.run` takes: the arrays of A and B end with their last element, and that of C
     has canaries round it.
     """
-    known = names(problem, layout) | DEVICE
+    known = problem.names() | DEVICE
     shapes = kernel.launches(configuration, known)
-    buffers, where = stored(problem, layout)
-    arrays = [buffer.copy() for buffer in buffers]
+    before, where = stored(problem)
+    arrays = [buffer.copy() for buffer in before]
     for index, place in enumerate(where[:2]):
         arrays[index] = arrays[index][
             GUARD : place.first + (place.rows - 1) * place.ld + place.cols
@@ -69,7 +75,9 @@ def complaint(problem: Problem, result: np.ndarray, tf32: bool = False) -> str:
     return judge(compared(problem, result, stored(problem)[0]), problem, tf32).reason
 
 
-def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configuration]:
+def two_configurations(
+    kernel: Kernel, element_type: str, layout: str = "nn"
+) -> Sequence[Configuration]:
     """The default configuration, and the legal one of its sweep that differs from it in the most
     parameters.
 
@@ -83,12 +91,13 @@ def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configurat
                 {**configuration, "SLICES": 1} for configuration in kernel.configurations
             ],
         )
-    default = Configuration(element_type, tuple(kernel.parameters.items()))
+    default = Configuration(element_type, tuple(kernel.parameters.items()), layout=layout)
 
     def differences(configuration: Configuration) -> int:
         return len({*configuration.parameters} - {*default.parameters})
 
-    legal = [each for each, objection in kernel.expand({}, [element_type]) if not objection]
+    every = kernel.expand({}, [element_type], layouts=[layout])
+    legal = [each for each, objection in every if not objection]
     return list(dict.fromkeys([default, max(legal, key=differences)]))
 
 
@@ -99,11 +108,10 @@ def lower_kernel(
     source: str,
     include: Path,
     folder: Path,
-    layout: str = "nn",
 ) -> dict[str, str]:
     """The programs of a kernel's functions, from `source`, which a test may have changed."""
     # an alignment of 1: what an unaligned problem needs
-    given = dict.fromkeys(PROBLEM_NAMES, 1) | DEVICE | transposes(layout)
+    given = dict.fromkeys(PROBLEM_NAMES, 1) | DEVICE | transposes(configuration.layout)
     shapes = kernel.launches(configuration, given)
     functions = ["gemm", *(launch["function"] for launch in kernel.then)]
     shared = max(shape.dynamic_shared for shape in shapes)

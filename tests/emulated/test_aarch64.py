@@ -12,8 +12,7 @@ from ladder.devices.operands import places
 from ladder.measuring.gauntlet import describe, problems
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
-from layouts import stored
-from problems import complaint
+from problems import complaint, stored
 from rungs import ALL
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,11 +11,11 @@ import documented
 import emulator
 import pytest
 from ladder.cli.new_kernel import STARTS
+from ladder.core.types import LAYOUTS
 from ladder.measuring.gauntlet import describe, problems
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
-from layouts import HEADERS, LAYOUTS, source, with_layouts
 from planted import written
 from problems import complaint, few, launch, lower_kernel, two_configurations
 from rungs import ALL
@@ -26,7 +26,7 @@ KERNELS = [
     for kernel in ALL.values()
     if kernel.path.suffix == ".cu" and not kernel.architecture and not kernel.uses
 ]
-IN_LAYOUTS = [with_layouts(kernel) for kernel in KERNELS if kernel.name in HEADERS]
+IN_LAYOUTS = [kernel for kernel in KERNELS if len(kernel.layouts) > 1]
 CASES = [
     pytest.param(kernel, configuration, id=f"{kernel.name}-{configuration.slug}")
     for kernel in KERNELS
@@ -43,13 +43,12 @@ def check(
     configuration: Configuration,
     given: Sequence[Problem],
     folder: Path,
-    layout: str = "nn",
 ) -> None:
     """No findings, and the correct C of each problem."""
-    text, include = source(kernel, configuration, layout), ROOT / "kernels/include"
-    programs = lower_kernel(tool, kernel, configuration, text, include, folder, layout)
+    text, include = kernel.source(configuration), ROOT / "kernels/include"
+    programs = lower_kernel(tool, kernel, configuration, text, include, folder)
     outcome = emulator.run(
-        tool, [launch(problem, kernel, configuration, programs, layout) for problem in given]
+        tool, [launch(problem, kernel, configuration, programs) for problem in given]
     )
     assert outcome.findings == []
     results = zip(given, outcome.arrays, strict=True)
@@ -67,14 +66,14 @@ def test_right_in_the_gauntlet(
 @pytest.mark.parametrize("layout", LAYOUTS[1:])
 @pytest.mark.parametrize("kernel", IN_LAYOUTS, ids=lambda kernel: kernel.name)
 def test_right_in_every_layout(kernel: Kernel, layout: str, tmp_path: Path) -> None:
-    configuration = two_configurations(kernel, "float32")[layout == "tt"]
-    check("pocl", kernel, configuration, problems("float32"), tmp_path, layout)
+    configuration = two_configurations(kernel, "float32", layout)[layout == "tt"]
+    check("pocl", kernel, configuration, problems("float32", "", layout), tmp_path)
 
 
 @pytest.mark.parametrize("kernel", IN_LAYOUTS, ids=lambda kernel: kernel.name)
 def test_no_races_and_nothing_outside_with_both_transposed(kernel: Kernel, tmp_path: Path) -> None:
-    configuration, *_ = two_configurations(kernel, "float32")
-    check("oclgrind", kernel, configuration, few("float32"), tmp_path, "tt")
+    configuration, *_ = two_configurations(kernel, "float32", "tt")
+    check("oclgrind", kernel, configuration, few("float32", "tt"), tmp_path)
 
 
 def test_the_template_is_right_in_the_gauntlet(tmp_path: Path) -> None:

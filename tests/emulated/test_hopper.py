@@ -4,17 +4,18 @@ waves, without a hang.
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import hopper
 import pytest
 import yaml
+from ladder.core.types import LAYOUTS
 from ladder.measuring.gauntlet import describe, problems_for
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
-from layouts import HEADERS, LAYOUTS, source, with_layouts
 from problems import DEVICE, complaint
 from rungs import ALL
 
@@ -24,7 +25,7 @@ KERNELS = [
     for kernel in ALL.values()
     if kernel.architecture == "sm_90a" and kernel.path.suffix == ".cu" and not kernel.uses
 ]
-IN_LAYOUTS = [kernel for kernel in KERNELS if kernel.name in HEADERS]
+IN_LAYOUTS = [kernel for kernel in KERNELS if len(kernel.layouts) > 1]
 BATCHED = [kernel for kernel in KERNELS if "BATCH_PARAMETER" in kernel.text]
 MOST_PRODUCTS = 30_000_000
 """Of a problem: more take too long here."""
@@ -47,15 +48,16 @@ def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
     several waves.
     """
     element_type = configuration.element_type
-    layout = {"padding": "8,0,1", "alpha": -0.75, "beta": 0.5, "distribution": "mixed"}
+    unusual = {"padding": "8,0,1", "alpha": -0.75, "beta": 0.5, "distribution": "mixed"}
     chosen = problems_for(kernel, configuration, DEVICE)
     for problem in (
         Problem(330, 264, 136, element_type, padding="0,0,8"),
-        Problem(261, 264, 200, element_type, **layout),
+        Problem(261, 264, 200, element_type, **unusual),
         Problem(24, 344, 1288, element_type, alpha=0.0),
     ):
-        if not kernel.unmet_need(configuration, problem.names() | DEVICE):
-            chosen.append(problem)
+        lying = replace(problem, layout=configuration.layout)
+        if not kernel.unmet_need(configuration, lying.names() | DEVICE):
+            chosen.append(lying)
     return [
         problem
         for problem in chosen
@@ -69,27 +71,34 @@ def wrong(
     include: Path,
     folder: Path,
     seeds: int = 1,
-    layout: str = "nn",
     count: int = 1,
 ) -> Iterator[tuple[str, str]]:
     """Run one problem after the other, or a batch of each. Yield those with a wrong result, and
     what is wrong with it.
     """
-    text = source(kernel, configuration, layout, count > 1)
+    text = f"#define BATCH {int(count > 1)}\n{kernel.source(configuration)}"
     library = hopper.build(text, include, folder)
     asked = given(kernel, configuration)
-    if layout != "nn":
-        kernel = with_layouts(kernel)
+    if configuration.layout != "nn":
         asked = asked[1::2]
+    layout = configuration.layout
     if count > 1:
         kernel = hopper.with_batch(kernel)
-        tiles = (Problem(m, 264, 136, configuration.element_type) for m in (261, 330))
+        tiles = (
+            Problem(
+                m,
+                264,
+                136,
+                configuration.element_type,
+                padding=padding if layout[0] == "t" else 0,
+                layout=layout,
+            )
+            for m, padding in ((261, "3,0,0"), (330, "6,0,0"))
+        )
         asked = [*asked[::4], *tiles]
     for problem in asked:
         for seed in range(seeds):
-            result = hopper.run(
-                library, kernel, configuration, problem, DEVICE, seed, layout, count
-            )
+            result = hopper.run(library, kernel, configuration, problem, DEVICE, seed, count)
             if not isinstance(result, str):
                 result = "".join(
                     complaint(one, matrix, kernel.precision == "tf32")
@@ -116,21 +125,21 @@ def test_right_whatever_the_order_of_warps_and_copies(
 @pytest.mark.parametrize("layout", LAYOUTS[1:])
 @pytest.mark.parametrize("kernel", IN_LAYOUTS, ids=lambda kernel: kernel.name)
 def test_right_in_every_layout(kernel: Kernel, layout: str, tmp_path: Path) -> None:
-    every = kernel.expand({}, kernel.element_types)
+    every = kernel.expand({}, kernel.element_types, layouts=[layout])
     legal = [configuration for configuration, objection in every if not objection]
     configuration = legal[{"nt": 0, "tn": len(legal) // 2, "tt": -1}[layout]]
     include = ROOT / "kernels" / "include"
-    assert list(wrong(kernel, configuration, include, tmp_path / "build", 1, layout)) == []
+    assert list(wrong(kernel, configuration, include, tmp_path / "build")) == []
 
 
 @pytest.mark.parametrize("layout", ("nn", "tt"))
 @pytest.mark.parametrize("kernel", BATCHED, ids=lambda kernel: kernel.name)
 def test_a_batch_is_right(kernel: Kernel, layout: str, tmp_path: Path) -> None:
-    every = kernel.expand({}, kernel.element_types)
+    every = kernel.expand({}, kernel.element_types, layouts=[layout])
     legal = [configuration for configuration, objection in every if not objection]
     configuration = legal[len(legal) // 2 if layout == "nn" else -1]
     include = ROOT / "kernels" / "include"
-    assert list(wrong(kernel, configuration, include, tmp_path / "build", 1, layout, 3)) == []
+    assert list(wrong(kernel, configuration, include, tmp_path / "build", 1, 3)) == []
 
 
 FAULTS = [
@@ -167,6 +176,7 @@ def is_found(given: dict[str, Any], faults: dict[str, str], folder: Path) -> boo
     (kernels / given["file"]).write_text(text)
     kernel = parse(kernels / "cuda" / f"{given['kernel']}.cu")
     parameters = kernel.parameters | given.get("parameters", {})
-    configuration = Configuration(kernel.element_types[0], tuple(parameters.items()))
-    how = given.get("layout", "nn"), given.get("count", 1)
-    return any(wrong(kernel, configuration, kernels / "include", folder / "build", 2, *how))
+    assignment, layout = tuple(parameters.items()), given.get("layout", "nn")
+    configuration = Configuration(kernel.element_types[0], assignment, layout=layout)
+    count = given.get("count", 1)
+    return any(wrong(kernel, configuration, kernels / "include", folder / "build", 2, count))

@@ -14,8 +14,6 @@ import yaml
 from ladder.measuring.gauntlet import problems
 from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
-from layouts import source as text_of
-from layouts import with_layouts
 from problems import complaint, few, launch, lower_kernel
 from rungs import ALL
 from test_emulated import ROOT
@@ -31,11 +29,9 @@ FAULTS = yaml.safe_load((Path(__file__).parent / "planted_faults.yaml").read_tex
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault["why"])
 def test_planted_fault_is_found(fault: dict[str, Any], tmp_path: Path) -> None:
     kernel, layout = ALL[f"cuda/{fault['kernel']}"], fault.get("layout", "nn")
-    if layout != "nn":
-        kernel = with_layouts(kernel)
     symptom, header, right = fault["symptom"], fault.get("header", ""), fault["right"]
-    configuration = Configuration("float32", tuple(kernel.parameters.items()))
-    source = text_of(kernel, configuration, layout)
+    configuration = Configuration("float32", tuple(kernel.parameters.items()), layout=layout)
+    source = kernel.source(configuration)
     include = tmp_path / "include"
     shutil.copytree(ROOT / "kernels/include", include)
     text = (include / header).read_text() if header else source
@@ -46,20 +42,21 @@ def test_planted_fault_is_found(fault: dict[str, Any], tmp_path: Path) -> None:
     else:
         source = text
     tool: emulator.Tool = "pocl" if symptom == "result" else "oclgrind"
-    programs = lower_kernel(tool, kernel, configuration, source, include, tmp_path, layout)
+    programs = lower_kernel(tool, kernel, configuration, source, include, tmp_path)
 
     def run(given: Sequence[Problem]) -> emulator.Outcome:
-        launches = [launch(problem, kernel, configuration, programs, layout) for problem in given]
+        launches = [launch(problem, kernel, configuration, programs) for problem in given]
         return emulator.run(tool, launches)
 
     if symptom == "result":
-        given = problems("float32")
+        given = problems("float32", "", layout)
         assert any(map(complaint, given, run(given).arrays))
         return
-    parts = [few("float32")[:2], few("float32")[2:]]  # small ones first: Oclgrind is slow
+    every = few("float32", layout)
+    parts = [every[:2], every[2:]]  # small ones first: Oclgrind is slow
     if symptom == "race":
         # every single one counts: the problem with most tiles along K is enough, or three of them
-        deep = max(few("float32"), key=lambda problem: problem.k)
+        deep = max(every, key=lambda problem: problem.k)
         whole = {"STAGES", "SLICES"} & kernel.parameters.keys()
         parts = [[deep if whole else replace(deep, k=min(deep.k, 3 * kernel.parameters["BK"]))]]
     findings: list[str] = []

@@ -49,16 +49,24 @@ def host() -> Cpu:
 def launch(device: Cpu, compute: Compute) -> Launch:
     """A launch on the device's present problem."""
     p = device.given
-    shapes = (p.m, p.k, p.lda), (p.k, p.n, p.ldb), (p.m, p.n, p.ldc)
+    leading = p.lda, p.ldb, p.ldc
 
     def bind(*addresses: int) -> Callable[[], None]:
-        matrices = [
-            matrix(address, *shape, p.element_type)
-            for address, shape in zip(addresses, shapes, strict=True)
-        ]
+        lying = (
+            matrix(address, *shape, ld, p.element_type)
+            for address, shape, ld in zip(addresses, p.shapes, leading, strict=True)
+        )
+        matrices = as_multiplied(p, lying)
         return lambda: compute(p, *matrices)
 
     return Launch(bind)
+
+
+def as_multiplied(problem: Problem, lying: Iterable[Any]) -> list[Any]:
+    """op(A), op(B) and C, from the matrices as they lie in memory."""
+    return [
+        each.T if turned else each for each, turned in zip(lying, problem.transposed, strict=True)
+    ]
 
 
 def right(p: Problem, a: Any, b: Any, c: Any) -> None:
@@ -135,10 +143,11 @@ def rounded(wide: Any, element_type: str) -> Any:
 @lru_cache(maxsize=128)
 def _reference(problem: Problem) -> tuple[Any, Any]:
     """C in float64, and what its error bound is relative to."""
-    matrices = (
+    lying = (
         inside(buffer, where)
         for buffer, where in zip(buffers(problem), places(problem), strict=True)
     )
+    matrices = as_multiplied(problem, lying)
     return reference(*(float(factor) for factor in scalars(problem)), *matrices)
 
 

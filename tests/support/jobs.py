@@ -129,7 +129,9 @@ class Jobs:
             sha256 = hashlib.sha256(binary).hexdigest()
             row = {"status": "compiled", "sha256": sha256, "binary": str(path)}
             last = self.kernels[name]
-            for label in [f"U={u}" for u in range(1, last + 1)] if last > 1 else ["-"]:
+            labels = [f"U={u}" for u in range(1, last + 1)] if last > 1 else ["-"]
+            labels += [f"{label} layout=nt".removeprefix("- ") for label in labels]
+            for label in labels:
                 for element_type in ("float32", "bfloat16"):
                     rows[name, element_type, label] = row
         return rows

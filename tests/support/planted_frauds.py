@@ -18,6 +18,7 @@ import yaml
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.clock import Clock, Readable
 from ladder.core.stats import median_interval
+from ladder.core.types import LAYOUTS
 from ladder.devices.detect import DetectedDevice
 from ladder.measuring import sweep
 from ladder.measuring.job import Job
@@ -37,9 +38,10 @@ PROBLEMS = {
     "deep": Problem(24, 20, 1300),
     "wide": Problem(330, 312, 8),
     "short": Problem(12, 12, 16, distribution="denormal"),
+    **{layout: Problem(40, 36, 24, padding="1,2,0", layout=layout) for layout in LAYOUTS[1:]},
 }
 """K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers
-that only a campaign can ask for.
+that only a campaign can ask for. Those of other layouts are for the kernels that support them.
 """
 CAUGHT = {
     "nothing": "",
@@ -53,7 +55,7 @@ CAUGHT = {
 }
 """Where a fraud is caught, as docs/frauds.md explains it, and what its reason begins with."""
 CONTROLS = [name for name in FRAUDS if name.startswith("right_")]
-IN_HEADER = ("title", "idea", "precision", "needs", "workspace", "then", "block", "grid")
+IN_HEADER = ("title", "idea", "layouts", "precision", "needs", "workspace", "then", "block", "grid")
 FRAMES = {
     "cpu": (".c", '#include "fraud.h"', {}),
     "cuda": (
@@ -153,9 +155,8 @@ def assemble(folder: Path) -> dict[str, Kernel]:
 
 def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, Any]:
     number, kernel = item
-    (row,) = compile_kernel(
-        kernel, [(Configuration("float32", (("F", number),)), "")], arch, folder / kernel.name, 1
-    )
+    chosen = Configuration("float32", (("F", number),), layout=kernel.layouts[0])
+    (row,) = compile_kernel(kernel, [(chosen, "")], arch, folder / kernel.name, 1)
     return asdict(row) | {"binary": str(folder / kernel.name / row.binary)}
 
 
@@ -179,7 +180,7 @@ def run(
     rows = {(name, "float32", row["configuration"]): row for name, row in binaries.items()}
     alike: dict[str, list[Kernel]] = {}
     for kernel in mine:
-        alike.setdefault(json.dumps(kernel.geometry), []).append(kernel)
+        alike.setdefault(json.dumps([kernel.geometry, kernel.layouts]), []).append(kernel)
     results: dict[str, dict[str, Mapping[str, Any]]] = {kernel.name: {} for kernel in mine}
     limits = LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)
     names = {problem: name for name, problem in PROBLEMS.items()}
@@ -188,6 +189,7 @@ def run(
             "name": str(number),
             "kernel": group[0].id,
             "geometry": group[0].geometry,
+            "layouts": list(group[0].layouts),
             "candidates": [
                 {
                     "name": kernel.name,
@@ -201,7 +203,11 @@ def run(
         plan = {
             "paths": {kernel.name: str(kernel.path) for kernel in group},
             "shares": [share],
-            "problems": [asdict(problem) for problem in PROBLEMS.values()],
+            "problems": [
+                asdict(problem)
+                for problem in PROBLEMS.values()
+                if problem.layout in group[0].layouts
+            ],
             "reference": BASELINES[device.kind][0],
             "limits": asdict(limits),
         }

@@ -242,14 +242,18 @@ class Gpu(Cpu):
 
     def _launch(self, code: Any, parameters: dict[str, Any]) -> Launch:
         p, calls = self.given, 0
-        shapes = {"lda": (p.m, p.k), "ldb": (p.k, p.n), "ldc": (p.m, p.n)}
+        shapes = dict(zip(("lda", "ldb", "ldc"), p.shapes, strict=True))
         alpha, beta = (float(factor) for factor in scalars(p))
 
         def bind(*addresses: int) -> Call:
             def matrices(**instead: int) -> list[Any]:
-                return [
+                every = (
                     matrix(address, *shape, instead.get(ld, getattr(p, ld)), p.element_type)
                     for address, (ld, shape) in zip(addresses, shapes.items(), strict=True)
+                )
+                return [
+                    lying.T if turned else lying
+                    for lying, turned in zip(every, p.transposed, strict=True)
                 ]
 
             a, b, c = matrices()

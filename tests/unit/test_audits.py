@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from host import checked, doing, held, host, launch, right, summed
+from ladder.core.types import LAYOUTS
 from ladder.devices.operands import BOUND, TF32_DIGITS, exactly, places
 from ladder.measuring.verify import fault, judge
 from ladder.model.problem import Problem
@@ -16,6 +17,9 @@ from unseen import fewer_bits
 PROBLEMS = [
     Problem(33, 40, 256),
     Problem(17, 24, 100, alpha=-1.3, beta=0.7, padding="3,0,5", offset="2,1,3"),
+    Problem(17, 24, 100, alpha=-1.3, beta=0.7, padding="3,0,5", offset="2,1,3", layout="tn"),
+    Problem(33, 40, 256, padding="0,1,0", layout="nt"),
+    Problem(24, 17, 90, padding=1, beta=0.7, distribution="normal", layout="tt"),
     Problem(16, 16, 64, element_type="float64"),
     Problem(30, 20, 128, distribution="normal"),
     Problem(30, 20, 128, distribution="positive", beta=1.0),
@@ -107,7 +111,8 @@ FAULTS = {
     "c[:] = c[::-1].copy()": OFF,
     "a[2, 3] += 1": OPERANDS,
     "b[-1, 3] += 1": OPERANDS,
-    "poke(a, p.m * p.lda, 1)": OPERANDS,
+    "poke(a, p.shapes[0][0] * p.lda, 1)": OPERANDS,
+    "poke(b, p.shapes[1][1], 1)": OPERANDS,
     "poke(c, -1, 1)": OUTSIDE,
     "poke(c, p.m * p.ldc + 5, 1)": OUTSIDE,
 }
@@ -115,7 +120,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("times", [1, 4])
 @pytest.mark.parametrize("code", list(FAULTS))
-@pytest.mark.parametrize("problem", PROBLEMS[:2], ids=["dense", "padded"])
+@pytest.mark.parametrize("problem", PROBLEMS[:5], ids=["dense", "padded", "tn", "nt", "tt"])
 def test_a_fault_is_found_in_every_round(problem, code, times):
     assert_always_found(FAULTS[code], faults_of(problem, doing(code), times))
 
@@ -264,9 +269,10 @@ def test_rows_that_a_launch_kept_for_the_next_are_stale_before_the_last(kept_of,
             assert judge(timed.errors, problem).status == ("incorrect" if fresh else "correct")
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("distribution", [*BOUND, "uniform", "alternating"])
-def test_right_launches_are_right_where_rows_change_before_the_last(distribution):
-    problem = Problem(20, 30, 40, distribution=distribution, beta=0.5)
+def test_right_launches_are_right_where_rows_change_before_the_last(distribution, layout):
+    problem = Problem(20, 30, 40, distribution=distribution, beta=0.5, layout=layout)
     with held(problem):
         samples = [host().sample(launch(host(), right), times, fresh=True) for times in (4, 1, 3)]
         may = distribution not in BOUND

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from host import checked, held, host, launch, right
 from ladder.compiling.compile import compile_kernel
+from ladder.core.types import LAYOUTS
 from ladder.devices import cpu, detect
 from ladder.devices.base import Refused
 from ladder.measuring import gauntlet
@@ -33,24 +34,29 @@ SHAPES = [
     (241, 33, 385),
     (3, 256, 256),
 ]
-LAYOUTS = [
+UNUSUAL = [
     {"padding": 16},
     {"alpha": -1.5, "beta": 0.5},
     {"alpha": 0.0, "beta": 1.0},
     {"alpha": 0.0},
 ]
 KERNELS = [kernel for kernel in ALL.values() if kernel.kind == "cpu"]
-CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
+CASES = [
+    (kernel, element_type, layout)
+    for kernel in KERNELS
+    for element_type in kernel.element_types
+    for layout in kernel.layouts
+]
 
 
-def problems(element_type):
+def problems(element_type, layout):
     """The gauntlet, and more of the same."""
     return [
-        *gauntlet.problems(element_type),
+        *gauntlet.problems(element_type, "", layout),
         *(
-            Problem(*shape, element_type=element_type, **layout)
+            Problem(*shape, element_type=element_type, layout=layout, **unusual)
             for shape in SHAPES
-            for layout in LAYOUTS
+            for unusual in UNUSUAL
         ),
     ]
 
@@ -62,15 +68,18 @@ def complaints(launch, problem):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "element_type"), CASES, ids=[f"{kernel.name}-{t}" for kernel, t in CASES]
+    ("kernel", "element_type", "layout"),
+    CASES,
+    ids=[f"{kernel.name}-{element_type}-{layout}" for kernel, element_type, layout in CASES],
 )
-def test_every_rung_is_right_everywhere(kernel, element_type, tmp_path: Path):
-    legal = [each for each, objection in kernel.expand({}, [element_type]) if not objection]
-    default = Configuration(element_type, tuple(kernel.parameters.items()))
+def test_every_rung_is_right_everywhere(kernel, element_type, layout, tmp_path: Path):
+    every = kernel.expand({}, [element_type], layouts=[layout])
+    legal = [each for each, objection in every if not objection]
+    default = Configuration(element_type, tuple(kernel.parameters.items()), layout=layout)
     chosen = list(dict.fromkeys([default, legal[0], legal[-1]]))
     rows = compile_kernel(kernel, [(each, "") for each in chosen], "here", tmp_path, 2)
     wrong = []
-    for problem in problems(element_type):
+    for problem in problems(element_type, layout):
         with held(problem):
             for configuration, row in zip(chosen, rows, strict=True):
                 binary = (tmp_path / row.binary).read_bytes()
@@ -80,9 +89,10 @@ def test_every_rung_is_right_everywhere(kernel, element_type, tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["blas_1", "blas_all"])
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
-def test_blas_is_right_everywhere(name, element_type):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blas_is_right_everywhere(name, element_type, layout):
     wrong = []
-    for problem in problems(element_type):
+    for problem in problems(element_type, layout):
         with held(problem):
             wrong += complaints(host().baseline(name), problem)
     assert wrong == []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from host import buffers, drawn
 from ladder.core.places import HOME
-from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
+from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES, LAYOUTS
 from ladder.devices.operands import (
     REPEATED_ROWS,
     TF32_DIGITS,
@@ -284,3 +284,18 @@ def test_denormal_huge_hilbert_and_nonfinite():
     for x in (a, b):
         assert {"inf", "-inf", "nan"} == {str(value) for value in x[~np.isfinite(x)]}
     assert 0 < np.count_nonzero(~np.isfinite(a)) < 100
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_what_is_multiplied_is_the_same_in_every_layout(distribution):
+    problem = Problem(9, 7, 66, padding="1,0,2", beta=0.5, distribution=distribution)
+    usual = drawn(problem)
+    for layout in LAYOUTS[1:]:
+        for x, y in zip(usual, drawn(replace(problem, layout=layout)), strict=True):
+            np.testing.assert_array_equal(x, y)
+    turned = replace(problem, layout="tt")
+    a, b, _ = (
+        inside(buffer, place) for buffer, place in zip(buffers(turned), places(turned), strict=True)
+    )
+    np.testing.assert_array_equal(a.T, usual[0])
+    np.testing.assert_array_equal(b.T, usual[1])

@@ -82,9 +82,10 @@ def driver(tmp_path_factory):
 class Export:
     """An export of a binary that is none, and what launches it beside the recording driver."""
 
-    def __init__(self, folder, driver, kernel, element_type="float32", **environment):
+    def __init__(self, folder, driver, kernel, element_type="float32", layout="nn", **environment):
         self.folder, self.driver, self.kernel = folder, driver, kernel
-        self.configuration = Configuration(element_type, tuple(kernel.parameters.items()))
+        parameters = tuple(kernel.parameters.items())
+        self.configuration = Configuration(element_type, parameters, layout=layout)
         sizes = recording.sizes(kernel, self.configuration)
         given = {"LD_LIBRARY_PATH": str(driver), "ARGUMENT_SIZES": sizes}
         self.environment = os.environ | given | environment
@@ -131,7 +132,7 @@ def interfaces(p):
     if p.element_type == "bfloat16":
         return packed(p, code=4, bits=16)
     size = ELEMENT_TYPES[p.element_type].size
-    shapes = (p.m, p.k, p.lda), (p.k, p.n, p.ldb), (p.m, p.n, p.ldc)
+    leading = p.lda, p.ldb, p.ldc
     return [
         {
             "typestr": f"<f{size}",
@@ -140,8 +141,8 @@ def interfaces(p):
             "version": 3,
             "strides": None if ld == columns else (ld * size, size),
         }
-        for (rows, columns, ld), address in zip(
-            shapes, recording.addresses(p).values(), strict=True
+        for (rows, columns), ld, address in zip(
+            p.shapes, leading, recording.addresses(p).values(), strict=True
         )
     ]
 
@@ -169,16 +170,27 @@ CASES = {
     "32_half_wide_tile": Problem(300, 200, 104, "float16", alpha=2),
     "37_half_last_wave": Problem(1000, 2000, 72, "bfloat16", beta=0.5),
     "34_half_late_stores": Problem(300, 204, 104, "float16", padding="0,4,1"),
-    "38_half_any_rows": Problem(77, 55, 33, "bfloat16", offset=1),
+    "38_half_any_rows": Problem(77, 55, 33, "bfloat16", offset=1, layout="tt"),
+    "35_half_multicast": Problem(304, 200, 104, "bfloat16", layout="nt"),
+    "42_half_one_wave": Problem(304, 200, 104, "bfloat16", padding=8, layout="tn"),
+    "10_block_tile_128": Problem(301, 203, 102, padding=1, layout="tt"),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
     problem = CASES[name]
-    made = Export(tmp_path, driver, KERNELS[f"cuda/{name}"], problem.element_type)
+    kernel = KERNELS[f"cuda/{name}"]
+    made = Export(tmp_path, driver, kernel, problem.element_type, problem.layout)
     for done in made.in_both(problem):
         assert done.stdout.replace("ready on 7\n", "").splitlines() == made.expected(problem)
+
+
+def test_arrays_of_another_layout_are_named_as_they_lie(driver, tmp_path):
+    made = Export(tmp_path, driver, KERNELS["cuda/05_register_tile"], layout="tn")
+    done = made.in_python(interfaces(Problem(5, 6, 7)))
+    words = "got a of 5 x 7, b of 7 x 6, c of 5 x 6; expected K x M, K x N, M x N"
+    assert (done.returncode, done.stdout.strip()) == (1, words)
 
 
 def test_the_code_of_the_page_launches(driver, tmp_path, monkeypatch):
@@ -402,6 +414,10 @@ def test_expressions_in_cpp_are_those_of_headers(tmp_path):
         (
             "11_split_k --type float64",
             "--type float64: expected one of the element_types in the header of cuda/11_split_k, fl",
+        ),
+        (
+            "11_split_k --layout nt",
+            "--layout nt: expected one of the layouts in the header of cuda/11_split_k, nn",
         ),
         (
             "11_split_k BX=3",

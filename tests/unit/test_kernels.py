@@ -213,7 +213,11 @@ def test_the_source_keeps_the_files_line_numbers(parsed, element_type, header, n
         ("sweep:", "configurations: [{BM: []}]\nsweep:", "got []; expected a whole number from 0"),
         ("needs:", "where: {sm_count: 1}\nneeds:", 'where: got "sm_count"; expected a name of'),
         ("needs:", "where: {a: b, b: M}\nneeds:", "where.a: expression `b`: unknown name b"),
-        ("[BN, BM]", "[BN, M]", "block: expression `M`: unknown name M; known: BM, BN, element"),
+        (
+            "[BN, BM]",
+            "[BN, M]",
+            "block: expression `M`: unknown name M; known: BM, BN, TRANS_A, TRANS_B, element",
+        ),
         ("[BM >= BN]", "[K > BM]", "requires: expression `K > BM`: unknown name K"),
         ("needs:", "then: [{grid: [M], block: [1]}]\nneeds:", "then[0]: missing key function"),
         (

@@ -115,7 +115,7 @@ def test_operands_and_launches_outlive_a_gauntlet(jobs):
     run, problem, outcomes = jobs.open(JOB), Problem(24, 24, 24), {}
     candidate = run.job.candidate("many", "float32", "U=1", "")
     run.session.load(problem, [candidate])
-    run.session.run_gauntlet(candidate, "float32")
+    run.session.run_gauntlet(candidate, problem)
     run.session.time_group(
         problem, {candidate: False}, run.limits, 1, outcomes.__setitem__, together=False
     )

@@ -561,3 +561,30 @@ def test_a_kernel_in_ptx_is_tried_and_kept_in_its_own_language(trials):
     path.unlink()
     assert SINCE not in trials.try_("right()")  # of a kernel in another language nothing is known
     assert trials.files() == {"mine.cu", "mine.cubin", "mine.json"}
+
+
+def test_a_kernel_is_tried_in_each_layout_that_is_asked(trials):
+    output = trials.try_("right()", "--layout", "nn,nt", header="layouts: [nn, nt]\n")
+    headings = [line for line in output.splitlines() if line.startswith("cuda/mine")]
+    assert headings == [
+        "cuda/mine, float32, 32 x 32 x 32 on Simulated",
+        "cuda/mine, float32, 32 x 32 x 32 layout=nt on Simulated",
+    ]
+    (kept,) = trials.history()
+    found = [
+        (result["problem"]["layout"], outcome["configuration"], outcome["status"])
+        for result in kept["problems"]
+        for outcome in result["outcomes"]
+    ]
+    assert found == [("nn", "-", "correct"), ("nt", "layout=nt", "correct")]
+    # of a problem in another layout, the last try is not one to compare with
+    again = trials.try_("right()", "--layout", "nn", header="layouts: [nn, nt]\n")
+    assert SINCE not in again
+
+
+def test_a_layout_that_the_header_lacks_is_not_supported(trials):
+    refused = trials.try_("right()", "--layout", "nt", code=2)
+    assert "layout: got nt; cuda/mine supports nn only, as `layouts` in its header says" in refused
+    mixed = trials.try_("right()", "--layout", "nt,nn")
+    assert "not_supported: mine: supports the layouts nn only\n" in mixed
+    assert re.search("correct; .* s$", mixed)

@@ -28,6 +28,7 @@ WHAT = [
     "beta",
     "padding",
     "distribution",
+    "layout",
     "state",
 ]
 """The columns that identify what is compared: a kernel on a problem in a state."""

@@ -81,7 +81,9 @@ class Dataset:
         self.folder, self.environment = environment.parent, read_environment(environment)
         self._contents, self.sessions = load(samples, self.environment)
         every = pa.concat_tables([NONE, *self._contents.values()], promote_options="default")
-        self._varied = [name for name in VARIED if len(every[name].unique()) > 1]
+        self._varied = [
+            name for name in VARIED if len(every[name].unique()) > 1 or name == "layout"
+        ]
         self._alike = every.to_pandas()
         of_confirmation = every.filter(every["status"].is_valid())
         self.confirmed = measurements.labeled(of_confirmation, self._varied).to_pandas()
@@ -132,7 +134,7 @@ class Dataset:
         """Return the measurements in files, with the labels of their problems."""
         parts = [samples.columns(path, READ, check=False) for path in paths]
         every = pa.concat_tables([samples.SCHEMA.empty_table().select(READ), *parts])
-        return measurements.labeled(every, self._varied)
+        return measurements.labeled(samples.with_layouts(every), self._varied)
 
     def _files_of_kernels(self) -> Iterator[list[Path]]:
         """Yield the files of the sweep: together those of a kernel that several have, and short
@@ -217,12 +219,16 @@ class Dataset:
         return {name: _typed(name, pd.concat(pieces[name], ignore_index=True)) for name in names}
 
     def write(self, paths: Mapping[str, Path]) -> None:
-        """Write each table as CSV to its path, in pieces."""
+        """Write each table as CSV to its path, in pieces; without layouts if there is none but
+        `nn`, as tables were before there were others.
+        """
+        layouts = set(self._alike["layout"]) - {"nn"}
         with ExitStack() as stack:
             opened = {name: stack.enter_context(whole(path)) for name, path in paths.items()}
             for name, piece in self._pieces(opened):
                 if name in opened:
-                    append(opened[name], piece)
+                    dropped = [] if layouts else ["layout"]
+                    append(opened[name], piece.drop(columns=dropped, errors="ignore"))
 
     @cached_property
     def _both(self) -> dict[str, pd.DataFrame]:
@@ -297,7 +303,8 @@ def load(
         raise InputError(f"{path}: missing; expected it beside the other parts. {MEND}")
     for path in paths:
         columns = CONFIRMED if is_confirmation(path) else ALIKE
-        rows, session = samples.columns(path, columns), samples.session(path)
+        rows = samples.with_layouts(samples.columns(path, columns))
+        session = samples.session(path)
         measured = session.get("fingerprint", {})
         differs = [
             f"{key} was {json.dumps(measured.get(key))}; expected {json.dumps(described.get(key))}"

@@ -380,8 +380,9 @@ def models(
     device = device_names(environment)
 
     @cache
-    def named(*values: Any) -> tuple[Problem, dict[str, Any]]:
-        problem = Problem(**dict(zip(kernel_model.KEY[2:], values, strict=True)))
+    def named(layout: str, *values: Any) -> tuple[Problem, dict[str, Any]]:
+        given = dict(zip(kernel_model.KEY[2:], values, strict=True))
+        problem = Problem(**given, layout=layout)
         return problem, problem.names() | device
 
     table = summary[[*kernel_model.KEY, "problem", "tensor_cores"]]
@@ -391,7 +392,8 @@ def models(
         for row in table[start : start + WRITTEN].to_dict("records"):
             if of_kernel := compiled.get(candidate(row)):
                 kernel, configuration, resource = of_kernel
-                problem, given = named(*(row[name] for name in kernel_model.KEY[2:]))
+                key = (row[name] for name in kernel_model.KEY[2:])
+                problem, given = named(configuration.layout, *key)
                 model = kernel_model.model(
                     kernel,
                     configuration,

@@ -63,10 +63,10 @@ def best_rung(
 
 
 def fastest_result(
-    kernel: Kernel, arch: str, element_type: str, configuration: str, slug: str
+    kernel: Kernel, arch: str, element_type: str, configuration: str, slug: str, layout: str = "nn"
 ) -> dict[str, Any] | None:
-    """Return where a kernel was measured on devices of an architecture: its fastest configuration,
-    or only that with a label.
+    """Return where a kernel was measured on devices of an architecture, in an element type and a
+    layout: its fastest configuration, or only that with a label.
 
     The problem is the largest square up to `SIZE` in the first dataset that has the kernel: of own
     results, then of the featured published ones, those of the device `slug` before others. Returns
@@ -88,7 +88,7 @@ def fastest_result(
             continue
         rows = [
             row
-            for row in _timed(swept(folder), Problem(1, 1, 1, element_type=element_type))
+            for row in _timed(swept(folder), Problem(1, 1, 1, element_type, layout=layout))
             if row["kernel"] == kernel.name and configuration in ("", row["configuration"])
         ]
         size = _largest_square(rows, "cuda")

@@ -5,6 +5,7 @@ and in Python that does so.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,25 @@ HERE = Path(__file__).resolve().parent
 CUBIN = "gemm.cubin"
 
 
-def export(name: str, assignments: Sequence[str], element_type: str) -> str:
+def export(name: str, assignments: Sequence[str], element_type: str, layout: str) -> str:
     """Write the folder `results/export/KERNEL` and return what was written. Raises `InputError`."""
     kernel = _kernel(name)
     check_type(kernel, element_type)
+    if layout not in kernel.layouts:
+        raise InputError(
+            f"--layout {layout}: expected one of the layouts in the header of {kernel.id}, "
+            f"{', '.join(kernel.layouts)}"
+        )
     gpus = detect_gpus()
     arch = kernel.architecture or (gpus[0].arch if gpus else DEFAULT_ARCHITECTURE)
-    configuration = _configuration(kernel, assignments, element_type)
+    configuration = replace(_configuration(kernel, assignments, element_type), layout=layout)
     result = fastest_result(
         kernel,
         arch,
         element_type,
         configuration.label if assignments else "",
         gpus[0].slug if gpus else "",
+        layout,
     )
     if assignments:
         why = "as given"
@@ -166,6 +173,10 @@ def _header(launch: Mapping[str, Any]) -> str:
     """Return the C++ header, from its template and the content of `launch.json`."""
     named = {**launch["parameters"], **launch["where"]}
     workspace, element_type = launch["workspace"], launch["element_type"]
+    across = {
+        "LDA": "M" if launch["parameters"]["TRANS_A"] else "K",
+        "LDB": "K" if launch["parameters"]["TRANS_B"] else "N",
+    }
     maps = range(len(launch["tensor_maps"]))
     calls = [*map(_encode, launch["tensor_maps"], maps), *map(_call, launch["launches"])]
     if workspace:
@@ -200,6 +211,8 @@ def _header(launch: Mapping[str, Any]) -> str:
         "MAP_ARGUMENTS": "".join(f", &maps_[{index}]" for index in maps),
         "MAP_TYPE": f"CU_TENSOR_MAP_DATA_TYPE_{element_type.upper()}",
         "LAUNCHES": "\n".join(calls),
+        **across,
+        **{f"{name}_ARGUMENT": f"{size.lower()}_" for name, size in across.items()},
     }
     text = (HERE / "exported.h").read_text()
     for name, value in parts.items():

@@ -30,7 +30,7 @@ class @CLASS@ {
   void operator()(int m_, int n_, int k_, @ACC@ alpha_, CUdeviceptr a_, int lda_, CUdeviceptr b_, int ldb_, @ACC@ beta_,
                   CUdeviceptr c_, int ldc_, CUstream stream_ = nullptr) const {
     expect(m_ >= 1 && n_ >= 1 && k_ >= 1, "M, N and K of at least 1");
-    expect(lda_ >= k_ && ldb_ >= n_ && ldc_ >= n_, "lda >= K, ldb >= N and ldc >= N");
+    expect(lda_ >= @LDA_ARGUMENT@ && ldb_ >= @LDB_ARGUMENT@ && ldc_ >= n_, "lda >= @LDA@, ldb >= @LDB@ and ldc >= N");
     // doubles hold every whole number up to 2**53
     const double M = m_, N = n_, K = k_, lda = lda_, ldb = ldb_, ldc = ldc_, alpha = alpha_, beta = beta_;
     const double alignment_a = aligned(a_), alignment_b = aligned(b_), alignment_c = aligned(c_);

@@ -49,7 +49,8 @@ _ALONE = b".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry alone(
 
 
 def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: int = 0) -> None:
-    """Queue `c <- alpha*a*b + beta*c` on a stream, given by its handle; 0 is the default stream.
+    """Queue `c <- alpha*a*b + beta*c` on a stream, given by its handle; 0 is the default stream. A
+    kernel for another layout takes a as K x M, or b as N x K, and multiplies the transpose.
 
     The arrays must be in the current context, which is the first device's if there is none. Raises
     `ValueError` for arrays that do not fit and for a problem that breaks one of the kernel's needs,
@@ -58,14 +59,19 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
     arrays = {
         name: _interface(name, array, stream) for name, array in {"a": a, "b": b, "c": c}.items()
     }
-    (at_a, m, k, lda), (at_b, rows_b, n, ldb), (at_c, *shape, ldc) = (
+    (at_a, *of_a, lda), (at_b, *of_b, ldb), (at_c, *of_c, ldc) = (
         _matrix(name, array) for name, array in arrays.items()
     )
-    if rows_b != k or shape != [m, n]:
-        raise ValueError(
-            f"got a of {m} x {k}, b of {rows_b} x {n}, c of {shape[0]} x {shape[1]}; expected M x "
-            "K, K x N, M x N"
+    turned = KERNEL["parameters"]["TRANS_A"], KERNEL["parameters"]["TRANS_B"]
+    m, k = of_a[::-1] if turned[0] else of_a
+    rows_b, n = of_b[::-1] if turned[1] else of_b
+    if rows_b != k or of_c != [m, n]:
+        got = ", ".join(
+            f"{name} of {rows} x {columns}"
+            for name, (rows, columns) in {"a": of_a, "b": of_b, "c": of_c}.items()
         )
+        expected = "K x M" if turned[0] else "M x K", "N x K" if turned[1] else "K x N"
+        raise ValueError(f"got {got}; expected {', '.join(expected)}, M x N")
     if arrays["c"]["data"][1]:
         raise ValueError("c: got a read-only array; expected one to write to")
     module, device = _module(_context())

@@ -5,6 +5,7 @@ both in the same rounds, and report what became faster or slower.
 """
 
 import fnmatch
+import itertools
 import json
 import shlex
 import shutil
@@ -52,6 +53,7 @@ from ladder.model import campaign_file
 from ladder.model.campaign import Campaign, check_memory
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover, id_of
+from ladder.model.problem import Problem
 
 FILES = ("100644", "100755")
 """The modes of plain files in git."""
@@ -231,28 +233,35 @@ def _device(kind: str) -> DetectedDevice:
 def _built(
     id: str, kernels: Kernels, campaign: Campaign, arch: str, folder: Path
 ) -> Iterator[Pair]:
-    """Yield a kernel with its sides compiled, in those of the campaign's element types that either
-    commit has it in, or else in all of these.
+    """Yield a kernel with its sides compiled, in those of the campaign's element types and layouts
+    that either commit has it in, or else in all of these.
     """
     known = [kernel for role in (HEAD, BASE) if (kernel := kernels[role])]
-    own = list(dict.fromkeys(each for kernel in known for each in kernel.element_types))
+    types = list(dict.fromkeys(each for kernel in known for each in kernel.element_types))
+    layouts = list(dict.fromkeys(each for kernel in known for each in kernel.layouts))
     # what the base computes exactly, the head has to compute as exactly
     exact = not all(kernel.precision for kernel in known)
-    for element_type in [each for each in campaign.element_types if each in own] or own:
+    for element_type, layout in itertools.product(
+        [each for each in campaign.element_types if each in types] or types,
+        [each for each in campaign.layouts(known[0].kind) if each in layouts] or layouts,
+    ):
         sides = {
-            role: _side(kernel, element_type, arch, folder / role / id, exact)
+            role: _side(kernel, element_type, layout, arch, folder / role / id, exact)
             for role, kernel in kernels.items()
         }
-        yield Pair(id, element_type, sides, was=known[-1].id)
+        yield Pair(id, element_type, sides, layout=layout, was=known[-1].id)
 
 
-def _side(kernel: Kernel | None, element_type: str, arch: str, folder: Path, exact: bool) -> Side:
+def _side(
+    kernel: Kernel | None, element_type: str, layout: str, arch: str, folder: Path, exact: bool
+) -> Side:
     """Return a kernel of one commit, compiled with the parameters in its header. `exact` says to
     verify it by the element type's precision whatever the header says.
     """
-    if kernel is None or element_type not in kernel.element_types:
+    if not kernel or element_type not in kernel.element_types or layout not in kernel.layouts:
         return Side(ABSENT)
-    configuration = Configuration(element_type, tuple(kernel.parameters.items()))
+    parameters = tuple(kernel.parameters.items())
+    configuration = Configuration(element_type, parameters, layout=layout)
     item = configuration, kernel.objection(configuration)
     (row,) = compile_kernel(kernel, [item], arch, folder, 1)
     if row.status != COMPILED:
@@ -282,7 +291,8 @@ def _measured(
             session.environment = probe(device, session.worker())
             for pair in pairs:
                 show(f"checking {pair.kernel}")
-                run_gauntlet = partial(session.run_gauntlet, element_type=pair.element_type)
+                given = Problem(1, 1, 1, pair.element_type, layout=pair.layout)
+                run_gauntlet = partial(session.run_gauntlet, problem=given)
                 correct = [side.verify(run_gauntlet) for side in pair.sides.values()]
                 measured += _on_problems(pair, session, campaign) if all(correct) else [pair]
             timed = sorted(measured, key=lambda pair: pair.problem.flops if pair.problem else 0)
@@ -297,9 +307,13 @@ def _measured(
 
 
 def _on_problems(pair: Pair, session: Session, campaign: Campaign) -> list[Pair]:
-    """Return a kernel on each problem, launched there once on whole numbers."""
+    """Return a kernel on each problem, launched there once on whole numbers. If it has none of the
+    campaign's layouts, the problems have its own.
+    """
     pairs = []
-    for problem in campaign.problems(pair.kernel.partition("/")[0], pair.element_type):
+    every = campaign.problems(pair.kernel.partition("/")[0], pair.element_type)
+    own = [problem for problem in every if problem.layout == pair.layout]
+    for problem in own or [replace(problem, layout=pair.layout) for problem in every]:
         sides = {role: replace(side) for role, side in pair.sides.items()}
         for side in sides.values():
             side.verify(partial(session.check_integers, problem=problem))

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from ladder.core.errors import InputError, clear_errors
 from ladder.core.places import check_folders
-from ladder.core.types import ELEMENT_TYPES
+from ladder.core.types import ELEMENT_TYPES, LAYOUTS
 
 Run = Callable[[Namespace], None]
 
@@ -183,6 +183,7 @@ def try_(parser: ArgumentParser) -> Run:
         "padding": "N",
         "offset": "N",
         "distribution": "NAME",
+        "layout": "nt",
     }.items():
         parser.add_argument(
             f"--{name}", metavar=values, help=f"the problem's {name}, as in a campaign"
@@ -357,11 +358,12 @@ def export(parser: ArgumentParser) -> Run:
         help="its parameters, such as BM=64; others have their defaults",
     )
     _add_type(parser)
+    parser.add_argument("--layout", choices=LAYOUTS, default="nn", help="how A and B lie in memory")
 
     def run(given: Namespace) -> None:
         from ladder.cli import export
 
-        print(export.export(given.kernel, given.configuration, given.type))
+        print(export.export(given.kernel, given.configuration, given.type, given.layout))
 
     return run
 

@@ -250,7 +250,7 @@ def _again(kernel: Kernel, label: str, problems: Sequence[Problem], seconds: flo
     asked = {"problems": {kernel.kind: list(map(_entry, problems))}, "seed": problems[0].seed}
     words = ["try", str(kernel.path), f"--problems={json.dumps(asked)}", f"--budget={seconds}"]
     words.append(f"--type={problems[0].element_type}")
-    words += [f"--set={pair}" for pair in label.split() if pair != "-"]
+    words += [f"--set={pair}" for pair in Configuration.of("", label).assignments]
     (verdict,) = trial.judged(parser(Refusing).parse_args(words))
     begun = verdict.device and (verdict.problems or verdict.not_measured)
     if verdict.status == trial.NOT_TRIED and not begun:

@@ -4,7 +4,6 @@ best rung and its last try.
 The worker, the rounds and the verdicts are those of a campaign. `results/try/` has what is kept.
 """
 
-import itertools
 import json
 import math
 import os
@@ -234,6 +233,8 @@ class Tries:
         if found:
             return parse(self.path)
         header: dict[str, Any] = {"element_types": self.asked["element_types"]}
+        if layout := self.asked.get("layout"):
+            header["layouts"] = layout if isinstance(layout, list) else [layout]
         if self.kind == "cuda":
             if not all(given.values()):
                 raise InputError(
@@ -346,10 +347,19 @@ class Tries:
         left = [entry for entry in entries if entry.status == "compiled"]
         last = self._last(self.device, configurations[0][0].element_type) if self.device else None
         judged: dict[Candidate, Judged] = {}
+        passed: list[Problem] = []
         for turn, problem in enumerate(problems):
             if turn and (not left or clock.now() >= self.deadline):
-                return problems[turn:]
-            mine = [replace(entry) for entry in left]
+                return [*passed, *problems[turn:]]
+            mine = [
+                replace(entry) for entry in left if entry.configuration.layout == problem.layout
+            ]
+            if left and problem.layout not in kernel.layouts:
+                why = kernel.other_layout(left[0].configuration, problem.names())
+                refused.append(replace(left[0], status="not_supported", reason=why))
+            if not [*mine, *refused]:
+                passed.append(problem)
+                continue
             # compiler messages must not wait for another run
             result = on_problem(problem, [*mine, *refused], {})
             self.say(trial_report.heading(self.verdict, problem))
@@ -361,11 +371,15 @@ class Tries:
             for line in trial_report.results(self.verdict, result):
                 self.say(line)
             # what fails on one problem counts as failed on all, as in a campaign
-            kept = [entry.status in ("correct", "not_supported") for entry in mine]
-            left, refused = list(itertools.compress(left, kept)), []
+            failed = {
+                entry.configuration
+                for entry in mine
+                if entry.status not in ("correct", "not_supported")
+            }
+            left, refused = [each for each in left if each.configuration not in failed], []
             if any(entry.status in FAILURES for entry in mine):
                 self.close()  # an incorrect kernel may have damaged the worker
-        return []
+        return passed
 
     def _compile_and_open(
         self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]]
@@ -416,6 +430,7 @@ class Tries:
             session.environment = self._environment(device, session)
             rung, counters = self._rung(device, problem), ""
             beside = {RUNG: rung} if rung else {}
+            last = last if last and last.configuration.layout == problem.layout else None
             if last and last.resource.sha256 not in {entry.resource.sha256 for entry in mine}:
                 beside[LAST] = last
             trial = Trial(session, problem, mine, beside, show, judged, self.deadline)

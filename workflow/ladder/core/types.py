@@ -16,6 +16,9 @@ KINDS = ("cuda", "cpu")
 """Device kinds; also the folders under `kernels/`."""
 
 
+LAYOUTS = ("nn", "nt", "tn", "tt")
+"""How A, then B lie in memory: as they are multiplied, `n`, or transposed, `t`."""
+
 DISTRIBUTIONS = (
     "uniform",
     "normal",

@@ -11,8 +11,8 @@ from ladder.devices.base import Call, Launch, Refused
 from ladder.devices.cpu import Cpu, controller, use_threads
 from ladder.devices.detect import CPUINFO
 
-LAYOUT = (101, 111, 111)
-"""The values of CblasRowMajor, and of CblasNoTrans for A and for B, in CBLAS."""
+ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
+"""The values of CblasRowMajor, CblasNoTrans and CblasTrans in CBLAS."""
 WITH_AVX2 = ("haswell", "zen", "skylakex", "cooperlake", "sapphirerapids")
 """OpenBLAS's x86 kernels that use AVX2 (its TargetList.txt)."""
 _SYMBOLS = ("scipy_cblas_{0}gemm64_", "scipy_cblas_{0}gemm", "cblas_{0}gemm64_", "cblas_{0}gemm")
@@ -58,10 +58,11 @@ def launch(device: Cpu, name: str) -> Launch:
     """
     gemm, integer = _gemm("s" if device.given.element_type == "float32" else "d")
     threads = 1 if name == "blas_1" else device.threads
+    turned = [TRANS if each else NO_TRANS for each in device.given.transposed[:2]]
 
     def bind(*addresses: int) -> Call:
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = device.arguments(*addresses)
         m, n, k, lda, ldb, ldc = (integer(each.value) for each in (m, n, k, lda, ldb, ldc))
-        return partial(gemm, *LAYOUT, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+        return partial(gemm, ROW_MAJOR, *turned, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
     return Launch(bind, partial(use_threads, threads))

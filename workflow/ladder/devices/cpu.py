@@ -165,9 +165,10 @@ class Operands:
         ]
 
     def matrix(self, which: int, row: int = 0) -> NDArray[Any]:
-        """Return M rows of A or K rows of B from `row` on, or C, as drawn."""
-        rows = (self.given.m, self.given.k, self.given.m)[which]
-        return inside(self.drawn[which], self.places[which])[row : row + rows]
+        """Return op(A) or op(B) of a launch, from `row` on in memory, or C, as drawn."""
+        rows, _ = self.given.shapes[which]
+        lying = inside(self.drawn[which], self.places[which])[row : row + rows]
+        return lying.T if self.given.transposed[which] else lying
 
 
 class Cpu(Device):

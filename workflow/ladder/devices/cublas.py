@@ -1,8 +1,8 @@
 """cuBLAS through nvmath-python, in PyCUDA's context and on its stream.
 
 cuBLAS takes column-major matrices. A row-major matrix read as column-major is its transpose, and `C
-= A*B` is the same as `C^T = B^T*A^T`. So A and B change places, as do M and N, and nothing is
-transposed in memory.
+= A*B` is the same as `C^T = B^T*A^T`. So A and B change places, as do M and N, and what is a
+transpose stays one: A lies in memory as cuBLAS takes it, or as the transpose of that.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from ladder.devices.base import Launch, Refused
-from ladder.devices.cublaslt import Matmul, cublasLt
+from ladder.devices.cublaslt import Matmul, cublasLt, operations
 from ladder.devices.cuda import Cuda
 from ladder.devices.cuda_operands import Apart
 from ladder.devices.operands import scalars
 from ladder.model.baselines import TYPES_OF
+from ladder.model.problem import Problem
 
 cublas = import_module("nvmath.bindings.cublas")
 WORKSPACE_BYTES = 32 << 20
@@ -115,6 +116,7 @@ class Cublas:
             handle,
             _DATA[p.element_type],
             _compute(p.element_type, name),
+            operations(p),
             sizes,
             alpha,
             beta,
@@ -131,6 +133,7 @@ class Cublas:
             self.handle,
             _DATA["float64"],
             _compute("float64"),
+            operations(Problem(m, n, k)),
             (m, n, k, k, n, n),
             np.array([alpha]),
             np.array([beta]),
@@ -144,6 +147,7 @@ class Cublas:
         handle: Any,
         data: int,
         compute: int,
+        how: tuple[int, int],
         sizes: tuple[int, ...],
         alpha: Any,
         beta: Any,
@@ -152,12 +156,11 @@ class Cublas:
         c: int,
     ) -> None:
         m, n, k, lda, ldb, ldc = sizes
-        plain = int(cublas.Operation.N)
         # B before A, N before M: see the module's docstring
         sides = (b, data, ldb, a, data, lda)
         factors = alpha.ctypes.data, beta.ctypes.data
         cublas.gemm_ex(
-            handle, plain, plain, n, m, k, factors[0], *sides, factors[1], c, data, ldc, compute, -1
+            handle, *how, n, m, k, factors[0], *sides, factors[1], c, data, ldc, compute, -1
         )
 
     def cublaslt(self) -> Matmul:

@@ -21,6 +21,7 @@ from ladder.devices.algorithm_search import Algorithm, Spaces, fastest
 from ladder.devices.base import Call
 from ladder.devices.operands import scalars
 from ladder.model.baselines import ALGORITHMS
+from ladder.model.problem import Problem
 
 if TYPE_CHECKING:
     from ladder.devices.cuda import Cuda  # cannot be imported without a driver
@@ -54,6 +55,14 @@ SHORT_US = 5000.0
 """A launch that takes longer than this is timed once, where others are timed four times."""
 
 
+def operations(problem: Problem) -> tuple[int, int]:
+    """Return the values of `cublasOperation_t` for B and for A, in the order in which cuBLAS gets
+    them: 0, CUBLAS_OP_N, or 1, CUBLAS_OP_T.
+    """
+    turned_a, turned_b, _ = problem.transposed
+    return int(turned_b), int(turned_a)
+
+
 class Matmul:
     """The present problem of a device as cuBLASLt takes it.
 
@@ -73,9 +82,14 @@ class Matmul:
         if sms := device.blas.sms:
             target, most = cublasLt.MatmulDescAttribute.SM_COUNT_TARGET, np.array([sms], np.int32)
             cublasLt.matmul_desc_set_attribute(how, target, most.ctypes.data, most.nbytes)
-        of_b, of_a, of_c = (
-            cublasLt.matrix_layout_create(data, *shape)
-            for shape in ((p.n, p.k, p.ldb), (p.k, p.m, p.lda), (p.n, p.m, p.ldc))
+        kinds = cublasLt.MatmulDescAttribute.TRANSA, cublasLt.MatmulDescAttribute.TRANSB
+        for kind, operation in zip(kinds, operations(p), strict=True):
+            value = np.array([operation], np.int32)
+            cublasLt.matmul_desc_set_attribute(how, int(kind), value.ctypes.data, value.nbytes)
+        # as column-major matrices of the other sides
+        of_a, of_b, of_c = (
+            cublasLt.matrix_layout_create(data, columns, rows, ld)
+            for (rows, columns), ld in zip(p.shapes, (p.lda, p.ldb, p.ldc), strict=True)
         )
         self.described = (how, of_b, of_a, of_c, of_c)
         # each launch of a sample has its own rows of B: all begin on a 16-byte boundary, or none

@@ -501,21 +501,30 @@ class Operands:
         self.poison(self._scratch("c"), given.seed)
         self._support.stream.synchronize()
         got, c = np.empty(1), np.zeros(1, dtype)
-        a, b = np.empty(given.k, dtype), np.empty((given.k, 1), dtype)
-        column = cuda.Memcpy2D()
-        column.set_dst_host(b)
-        column.width_in_bytes = column.dst_pitch = dtype.itemsize
-        column.height, column.src_pitch = given.k, dtype.itemsize * given.ldb
+        a, b = np.empty((1, given.k), dtype), np.empty((given.k, 1), dtype)
+        turned_a, turned_b, _ = given.transposed
+
+        def take(to: NDArray[Any], first: int, number: int, ld: int, down: bool) -> None:
+            """Copy a row in memory to the host, or a column."""
+            if not down:
+                cuda.memcpy_dtoh(to, first + dtype.itemsize * number * ld)
+                return
+            column = cuda.Memcpy2D()
+            column.set_src_device(first + dtype.itemsize * number)
+            column.set_dst_host(to)
+            column.width_in_bytes = column.dst_pitch = dtype.itemsize
+            column.height, column.src_pitch = to.size, dtype.itemsize * ld
+            column(aligned=False)
+
         for row, col in zip(rows.tolist(), cols.tolist(), strict=True):
             cuda.memcpy_dtoh(got, self._scratch("r") + 8 * (row * given.n + col))
-            cuda.memcpy_dtoh(a, first_a + dtype.itemsize * row * given.lda)
-            column.set_src_device(first_b + dtype.itemsize * col)
-            column(aligned=False)
+            take(a, first_a, row, given.lda, down=turned_a)
+            take(b, first_b, col, given.ldb, down=not turned_b)
             if beta != 0:
                 cuda.memcpy_dtoh(c, first_c + dtype.itemsize * (row * given.ldc + col))
             with np.errstate(invalid="ignore", over="ignore"):
                 expected, scale = (
-                    value.item() for value in operands.reference(alpha, beta, a[None], b, c[None])
+                    value.item() for value in operands.reference(alpha, beta, a, b, c[None])
                 )
                 off = abs(got[0] - expected)
             alike = np.isfinite(expected) or np.array_equal(got[0], expected, equal_nan=True)
@@ -567,14 +576,16 @@ class Operands:
         draw_a, draw_b, draw_c = self._drawn(seed, launch, sets, fresh)
         audit, most = self._support.address("audit"), 4 * CHECK_BLOCKS
         cuda.memset_d32_async(audit, 0, 8 * AUDITED // 4, self._support.stream)
-        of_b = b.address, *b.place, *draw_b, row, p.k, secret, w, squares, audit
+        of_b = b.address, *b.place, *draw_b, row, p.n, secret, w, squares, audit
         layout = f"P{OF_PLACE}{OF_DRAW}qqQPPP"
-        self._queue("audit_b", layout, *of_b, blocks=min(b.place.rows, most))
+        lines = max(b.place.rows, b.place.ld)
+        self._queue("audit_b", layout, *of_b, blocks=min(lines, most))
         factors = (float(value) for value in scalars(p))
         of_c = self._result(launch), *self.place_c, *draw_c
         of_a = a.address, *a.place, *draw_a, row, *of_c, w, squares, secret, *factors, audit
         layout = f"P{OF_PLACE}{OF_DRAW}qP{OF_PLACE}{OF_DRAW}PPQddP"
-        self._queue("audit_a", layout, *of_a, blocks=min(a.place.rows, most))
+        lines = max(a.place.rows, a.place.ld)
+        self._queue("audit_a", layout, *of_a, blocks=min(lines, most))
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return A, B and C drawn from the problem's own seed, and the first launch's result. Each

@@ -14,6 +14,7 @@ typedef unsigned long long u64;
 typedef struct {
   int distribution;  // index into ladder.core.types.DISTRIBUTIONS
   int matrix;        // 0: A (rows of M, columns of K), 1: B (K, N), 2: C (M, N)
+  int transposed;    // whether it lies in memory as A (K, M), as B (N, K)
   int k;             // of the problem
   int small;         // `integers`, `exact`: whole numbers from -small to small
   int wide;          // `exact`: bits of the wide ones
@@ -21,7 +22,7 @@ typedef struct {
   int full;          // `exact`: bits of the one widest element in each row of A and each column of B, or 0 for none
   int alone;         // `exact`: of all but one in this many along K, each product of the second half of K cancels one of the first
   int large;         // `exact`: products that cancel are of whole numbers from -large to large
-  int fresh;         // a row that is drawn from another seed, or -1: what changes between two launches of a sample
+  int fresh;         // a row, as it lies in memory, that is drawn from another seed, or -1: what changes between two launches of a sample
   int lowest;        // exponents of the element type's smallest and largest normal numbers
   int highest;
   u64 seed;
@@ -71,9 +72,8 @@ HD double odd(u64 h, u64 often, double x) {
 // An exponent up to which two factors and their sums are numbers of the element type.
 HD double wide_in(Draw d, int exponent) { return exponent < d.highest / 3 ? exponent : d.highest / 3; }
 
-// Element (i, j) of a matrix, before it is rounded to the element type.
+// Element (i, j) of op(A), op(B) or C, before it is rounded to the element type.
 HD double operand(Draw d, long long i, long long j) {
-  if (i == d.fresh) d.seed = mix(~d.seed);
   if (d.distribution == REPEATED && d.matrix != 1) i %= REPEATED_ROWS;
   const u64 h = hashed(d.seed, d.matrix, i, j);
   const long long k = d.matrix == 0 ? j : i, other = d.matrix == 0 ? i : j;  // place along K, and the row of A or column of B
@@ -123,4 +123,10 @@ HD double operand(Draw d, long long i, long long j) {
     case NONFINITE: return odd(h, 8ull * d.k, mix(~h) % 16 ? x : 0);  // zeros meet infinities
     default: return x;
   }
+}
+
+// The element at a row and a column of a matrix as it lies in memory.
+HD double stored(Draw d, long long row, long long col) {
+  if (row == d.fresh) d.seed = mix(~d.seed);
+  return d.transposed ? operand(d, col, row) : operand(d, row, col);
 }

@@ -47,6 +47,7 @@ class Draw(NamedTuple):
 
     distribution: int
     matrix: int
+    transposed: int
     k: int
     small: int
     wide: int
@@ -116,8 +117,8 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     )
     common = (problem.k, small, wide, period, full, alone, large, -1, *element.exponents)
     a, b, c = (
-        Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common, problem.seed)
-        for matrix in range(3)
+        Draw(DISTRIBUTIONS.index(problem.distribution), matrix, int(turned), *common, problem.seed)
+        for matrix, turned in enumerate(problem.transposed)
     )
     return a, b, c
 
@@ -177,8 +178,8 @@ def near(problem: Problem) -> Problem:
 
 
 def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
-    """Return where A and B, each with `extra` rows below its own, and C lie, in buffers of whole
-    32-bit words. Far rows lie there as `near` has them.
+    """Return where A and B, each with `extra` rows below its own as it lies in memory, and C lie, in
+    buffers of whole 32-bit words. Far rows lie there as `near` has them.
     """
     problem = near(problem)
 
@@ -186,35 +187,36 @@ def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
         total = rows * ld + offset + 2 * GUARD
         return Place(total + total % 2, GUARD + offset, rows, cols, ld)
 
-    m, n, k, (a, b, c) = problem.m, problem.n, problem.k, problem.offsets
+    (of_a, of_b, of_c), (a, b, c) = problem.shapes, problem.offsets
     return (
-        place(a, m + extra, k, problem.lda),
-        place(b, k + extra, n, problem.ldb),
-        place(c, m, n, problem.ldc),
+        place(a, of_a[0] + extra, of_a[1], problem.lda),
+        place(b, of_b[0] + extra, of_b[1], problem.ldb),
+        place(c, *of_c, problem.ldc),
     )
 
 
 def inside(buffer: NDArray[Any], place: Place) -> NDArray[Any]:
-    """Return the matrix in a buffer."""
+    """Return the matrix in a buffer, as it lies there."""
     rows = buffer[place.first : place.first + place.rows * place.ld]
     return rows.reshape(place.rows, place.ld)[:, : place.cols]
 
 
 def view_step(problem: Problem) -> int:
-    """Return the rows of A and of B from one launch of a sample to the next: 0 if other rows would
-    spoil the distribution.
+    """Return the rows of A and of B, as they lie in memory, from one launch of a sample to the next:
+    0 if other rows would spoil the distribution.
 
-    With this step both begin on the same 16-byte boundary in all launches. It is even, because
-    `alternating` goes by pairs of rows.
+    So other rows along K are multiplied of a transposed A, as of a B that is not. With this step
+    both begin on the same 16-byte boundary in all launches. It is even, because `alternating` goes
+    by pairs of rows.
     """
     return 0 if problem.distribution in BOUND else 16 // ELEMENT_TYPES[problem.element_type].size
 
 
 def fresh_rows(random: np.random.Generator, problem: Problem, row: int) -> tuple[int, int]:
-    """Return a row of A and one of B, among those that a launch multiplies from `row` on, and the
-    launch before it too.
+    """Return a row of A and one of B in memory, among those that a launch multiplies from `row` on,
+    and the launch before it too.
     """
-    shared = (max(1, size - view_step(problem)) for size in (problem.m, problem.k))
+    shared = (max(1, rows - view_step(problem)) for rows, _ in problem.shapes[:2])
     of_a, of_b = (row + int(random.integers(size)) for size in shared)
     return of_a, of_b
 

@@ -64,9 +64,9 @@ void fill(void *buffer, int size, Place p, Draw d) {
     for (long long col = 0; col < p.cols; ++col) {
       const long long at = p.first + row * p.ld + col;
       if (size == 4)
-        ((float *)buffer)[at] = (float)operand(d, row, col);
+        ((float *)buffer)[at] = (float)stored(d, row, col);
       else
-        ((double *)buffer)[at] = operand(d, row, col);
+        ((double *)buffer)[at] = stored(d, row, col);
     }
 }
 
@@ -123,21 +123,27 @@ static double changed(const void *buffer, const void *before, int size, Place p)
 #define AUDIT(NAME, T)                                                                                                                     \
   void NAME(const T *A, const T *A0, Place pa, const T *B, const T *B0, Place pb, const T *C, const T *C0, Place pc, long long skip,       \
             const double *x, double alpha, double beta, double *w, double *found, Draw da, Draw db) {                                      \
-    const long long K = pa.cols, N = pb.cols;                                                                                              \
+    const long long K = da.k, N = pc.cols;                                                                                                 \
+    /* from one row of op(A) or op(B) to the next, and from one column */                                                                  \
+    const long long down_a = da.transposed ? 1 : pa.ld, along_a = da.transposed ? pa.ld : 1;                                               \
+    const long long down_b = db.transposed ? 1 : pb.ld, along_b = db.transposed ? pb.ld : 1;                                               \
     const double ua = to_square(da), ub = to_square(db), uc = ua * ub;                                                                     \
     double worst = 0, norm_b = 0;                                                                                                          \
     for (long long k = 0; k < K; ++k) {                                                                                                    \
-      const T *row = B0 + pb.first + (k + skip) * pb.ld;                                                                                   \
+      const T *row = B0 + pb.first + skip * pb.ld + k * down_b;                                                                            \
       double sum = 0, square = 0;                                                                                                          \
       SUMS(sum, square)                                                                                                                    \
-      for (long long j = 0; j < N; ++j) sum += x[j] * row[j], square += (ub * row[j]) * (ub * row[j]);                                     \
+      for (long long j = 0; j < N; ++j) {                                                                                                  \
+        const double b = row[j * along_b];                                                                                                 \
+        sum += x[j] * b, square += (ub * b) * (ub * b);                                                                                    \
+      }                                                                                                                                    \
       w[k] = sum, norm_b += square;                                                                                                        \
     }                                                                                                                                      \
     for (long long i = 0; i < pc.rows; ++i) {                                                                                              \
-      const T *a = A0 + pa.first + (i + skip) * pa.ld, *c = C + pc.first + i * pc.ld, *c0 = C0 + pc.first + i * pc.ld;                     \
+      const T *a = A0 + pa.first + skip * pa.ld + i * down_a, *c = C + pc.first + i * pc.ld, *c0 = C0 + pc.first + i * pc.ld;              \
       double z = 0, y = 0, a2 = 0, c2 = 0;                                                                                                 \
       SUMS(z, a2)                                                                                                                          \
-      for (long long k = 0; k < K; ++k) z += a[k] * w[k], a2 += (ua * a[k]) * (ua * a[k]);                                                 \
+      for (long long k = 0; k < K; ++k) z += a[k * along_a] * w[k], a2 += (ua * a[k * along_a]) * (ua * a[k * along_a]);                   \
       z *= alpha; /* not finite if A or B is not, even if alpha is 0: then C may have NaN */                                               \
       SUMS(y, z, c2)                                                                                                                       \
       for (long long j = 0; j < N; ++j) {                                                                                                  \

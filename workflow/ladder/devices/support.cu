@@ -60,15 +60,17 @@ __device__ void fill(T* buffer, Place p, Draw d) {
     if (at < 0 || row >= p.rows || col >= p.cols)
       ((typename Bits<T>::type*)buffer)[i] = canary<T>(i);
     else
-      buffer[i] = T(operand(d, row, col));
+      buffer[i] = T(stored(d, row, col));
   }
 }
 
-// Rows of a matrix from `skip` on, drawn again and rounded to T, in float64: what a launch has written where they lie does not matter.
+// op(A), op(B) or C, `rows` x `cols`, of the rows in memory from `skip` on, drawn again and rounded to T, in float64: what a launch has written
+// where they lie does not matter.
 template <class T>
 __device__ void draw_wide(Draw d, long long skip, long long rows, long long cols, double* out, int absolute) {
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < rows * cols; i += (long long)gridDim.x * blockDim.x) {
-    const double value = double(T(operand(d, skip + i / cols, i % cols)));
+    const long long row = i / cols, col = i % cols;
+    const double value = double(T(d.transposed ? stored(d, skip + col, row) : stored(d, skip + row, col)));
     out[i] = absolute ? fabs(value) : value;
   }
 }
@@ -143,30 +145,51 @@ extern "C" __global__ void digest(const u64* words, long long count, u64 secret,
 
 __device__ double sign(u64 secret, long long j) { return mix(secret + j) & 1 ? 1 : -1; }
 
+// The audits go along the rows of op(A) and op(B), padding and extra rows too: a block takes a row, or, if the matrix lies transposed, a column of
+// what lies in memory.
+__device__ long long lines_of(Place p, Draw d) { return d.transposed ? p.ld : p.rows; }
+__device__ long long across_of(Place p, Draw d) { return d.transposed ? p.rows : p.ld; }
+
+// An element of such a line: its row and column in memory, its place in the buffer, whether it is in the matrix, and its value.
+template <class T>
+struct Element {
+  long long row, col, at;
+  bool inside;
+  T value;
+  __device__ Element(Place p, Draw d, long long line, long long other)
+      : row(d.transposed ? other : line), col(d.transposed ? line : other), at(p.first + row * p.ld + col), inside(col < p.cols),
+        value(T(inside ? stored(d, row, col) : 0.0)) {}
+  __device__ bool changed(const T* buffer) const { return ((const typename Bits<T>::type*)buffer)[at] != (inside ? bits(value) : canary<T>(at)); }
+};
+
 // The audit of a launch (Freivalds, Probabilistic machines can use less running time, IFIP 1977): for a vector x of random signs, C x and
 // alpha A (B x) + beta C0 x are equal except for rounding. audit = {max |C x - alpha A (B x) - beta C0 x| of a row over its scale, changed
-// elements in and around A and B, overwritten canaries around C}. A block takes a row. First B: w = B x and the sum of squares of each row
-// of B, for the K rows from `skip` on.
+// elements in and around A and B, overwritten canaries around C}. First B: w = op(B) x and the sum of squares of each row of op(B), K x N, for
+// the rows in memory from `skip` on.
 template <class T>
-__device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long long K, u64 secret, double* w, double* squares, double* audit) {
+__device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long long N, u64 secret, double* w, double* squares, double* audit) {
   double changed = spoilt_round(buffer, p);
   const double unit = to_square(d);
-  for (long long row = blockIdx.x; row < p.rows; row += gridDim.x) {
+  const long long lines = lines_of(p, d), across = across_of(p, d);
+  for (long long line = blockIdx.x; line < lines; line += gridDim.x) {
     double sum = 0, square = 0;
-    for (long long col = threadIdx.x; col < p.ld; col += THREADS) {
-      const long long at = p.first + row * p.ld + col;
-      const T value = T(col < p.cols ? operand(d, row, col) : 0.0);
-      changed += ((const typename Bits<T>::type*)buffer)[at] != (col < p.cols ? bits(value) : canary<T>(at));
-      if (col < p.cols) sum += sign(secret, col) * double(value), square += (unit * double(value)) * (unit * double(value));
+    for (long long other = threadIdx.x; other < across; other += THREADS) {
+      const Element<T> element(p, d, line, other);
+      changed += element.changed(buffer);
+      const long long col = d.transposed ? element.row - skip : element.col;
+      if (!element.inside || col < 0 || col >= N) continue;
+      const double value = double(element.value);
+      sum += sign(secret, col) * value, square += (unit * value) * (unit * value);
     }
     sum = total_of(sum), square = total_of(square);
-    if (threadIdx.x == 0 && row >= skip && row < skip + K) w[row - skip] = sum, squares[row - skip] = square;
+    const long long k = d.transposed ? line : line - skip;
+    if (threadIdx.x == 0 && k >= 0 && k < d.k) w[k] = sum, squares[k] = square;
   }
   changed = total_of(changed);
   if (threadIdx.x == 0) atomicAdd(&audit[1], changed);
 }
 
-// Then A, of which the M rows from `skip` on were multiplied, and C. The scale of row i is sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2): the size of a row of sums without cancellation.
+// Then A, of which the rows in memory from `skip` on were multiplied, and C. The scale of row i is sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2): the size of a row of sums without cancellation.
 // The comparison with the reference covers rows whose A (B x) is not finite.
 template <class T>
 __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const T* c, Place pc, Draw dc, const double* w, const double* squares,
@@ -175,17 +198,20 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
   Draw of_b = d;
   of_b.matrix = 1;
   const double unit = to_square(d), unit_c = unit * to_square(of_b);
-  for (long long k = threadIdx.x; k < p.cols; k += THREADS) norm_b += squares[k];
+  const long long lines = lines_of(p, d), across = across_of(p, d);
+  for (long long k = threadIdx.x; k < d.k; k += THREADS) norm_b += squares[k];
   norm_b = total_of(norm_b);
-  for (long long row = blockIdx.x; row < p.rows; row += gridDim.x) {
+  for (long long line = blockIdx.x; line < lines; line += gridDim.x) {
     double z = 0, y = 0, a2 = 0, c2 = 0;
-    for (long long k = threadIdx.x; k < p.ld; k += THREADS) {
-      const long long at = p.first + row * p.ld + k;
-      const T value = T(k < p.cols ? operand(d, row, k) : 0.0);
-      changed += ((const typename Bits<T>::type*)buffer)[at] != (k < p.cols ? bits(value) : canary<T>(at));
-      if (k < p.cols) z += double(value) * w[k], a2 += (unit * double(value)) * (unit * double(value));
+    for (long long other = threadIdx.x; other < across; other += THREADS) {
+      const Element<T> element(p, d, line, other);
+      changed += element.changed(buffer);
+      const long long k = d.transposed ? element.row - skip : element.col;
+      if (!element.inside || k < 0 || k >= d.k) continue;
+      const double value = double(element.value);
+      z += value * w[k], a2 += (unit * value) * (unit * value);
     }
-    const long long of_c = row - skip;
+    const long long of_c = d.transposed ? line : line - skip;
     if (of_c < 0 || of_c >= pc.rows) continue;
     z *= alpha;  // not finite if A or B is not, even if alpha is 0: then C may have NaN
     for (long long col = threadIdx.x; col < pc.ld; col += THREADS) {
@@ -200,7 +226,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
     }
     z = total_of(z), y = total_of(y), a2 = total_of(a2), c2 = total_of(c2);
     if (threadIdx.x == 0 && isfinite(z)) {
-      const double ab2 = alpha * alpha * a2 * norm_b / double(p.cols);
+      const double ab2 = alpha * alpha * a2 * norm_b / double(d.k);
       const double off = unit_c * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + ab2);
       worst = isfinite(share) ? fmax(worst, share) : INFINITY;
     }
@@ -223,9 +249,9 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
       compare_##NAME(const T* buffer, Place p, const double* R, const double* S, double* sums, int exact) {                                    \
     compare(buffer, p, R, S, exact, sums);                                                                                                     \
   }                                                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(THREADS, 2) audit_b_##NAME(const T* buffer, Place p, Draw d, long long skip, long long K, u64 secret, \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) audit_b_##NAME(const T* buffer, Place p, Draw d, long long skip, long long N, u64 secret, \
                                                                        double* w, double* squares, double* audit) {                            \
-    audit_b(buffer, p, d, skip, K, secret, w, squares, audit);                                                                                 \
+    audit_b(buffer, p, d, skip, N, secret, w, squares, audit);                                                                                 \
   }                                                                                                                                            \
   extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                                                     \
       audit_a_##NAME(const T* buffer, Place p, Draw d, long long skip, const T* c, Place pc, Draw dc, const double* w, const double* squares,  \

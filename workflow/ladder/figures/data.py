@@ -224,10 +224,11 @@ class View:
     def where(self) -> str:
         """Return the sizes of the problem at which the ladder is shown, as text."""
         row = self.whole[self.whole["problem"] == self.headline].iloc[0]
+        layout = [word for word in self.headline.split() if word.startswith("layout=")]
         return (
             f"M = N = K = {self.headline}"
             if self.headline.isdigit()
-            else f"M = {row['m']}, N = {row['n']}, K = {row['k']}"
+            else ", ".join([f"M = {row['m']}, N = {row['n']}, K = {row['k']}", *layout])
         )
 
     def builds_on(self, kernel: str) -> str | None:

@@ -197,7 +197,7 @@ class Confirmation(Run):
             for each in finalists
         ]
         given = [
-            vars(problem),
+            problem.fields,
             state,
             process,
             who,
@@ -342,7 +342,7 @@ def _problem_of(row: Mapping[str, Any]) -> Problem:
 
 def journal_of(problem: Problem) -> str:
     """Return the name of the journal of a problem's confirmation."""
-    return f"{CONFIRMED}.{digest(vars(problem))}"
+    return f"{CONFIRMED}.{digest(problem.fields)}"
 
 
 def begun(journals: Iterable[Journal]) -> set[str]:

@@ -224,7 +224,10 @@ def tasks(
             "functions": ["gemm", *(launch["function"] for launch in kernel.then)],
             "configuration": row["configuration"],
             "binary": str(build / kernel.name / compiled["binary"]),
-            "problem": {name: row[name] for name in OF_PROBLEM},
+            "problem": {
+                **{name: row[name] for name in OF_PROBLEM},
+                "layout": Configuration.of("", row["configuration"]).layout,
+            },
         }
         key = {name: row[name] for name in KEY}
         todo.append((key | dict(origin) | {"binary_sha256": compiled["sha256"]}, task))

@@ -27,7 +27,7 @@ UNTOUCHED = f"nothing is written there, or C is read although beta is 0: {NOT_RE
 COMPUTED = f"it is computed as not a number, or C is read although beta is 0: {NOT_READ}"
 """For a NaN with other bits: a GPU turns every NaN that it reads into the same one."""
 COLUMN_MAJOR = "the matrices are taken for column-major: exchange A and B, M and N, lda and ldb"
-LAYOUT = ("lda", "ldb", "ldc", "columns")
+LAYOUT = ("lda", "ldb", "ldc", "columns", "turn_a", "turn_b")
 """Arguments of `_computed` with which other elements are multiplied than those whose sums are
 exact.
 """
@@ -84,21 +84,19 @@ def _computed(
     `columns`, the matrices are column-major.
     """
 
-    def matrix(flat: Flat, height: int, width: int, ld: str) -> Flat:
+    turned = problem.transposed
+
+    def matrix(flat: Flat, height: int, width: int, of: int) -> Flat:
+        ld, turn = f"ld{'abc'[of]}", other.get(f"turn_{'abc'[of]}", turned[of])
         pitch = other.get(ld, getattr(problem, ld))
-        return (
-            _matrix(flat, width, height, pitch).T
-            if columns
-            else _matrix(flat, height, width, pitch)
-        )
+        if turn != columns:  # each is the other one's transpose
+            return _matrix(flat, width, height, pitch).T
+        return _matrix(flat, height, width, pitch)
 
     alpha, beta = (float(value) for value in scalars(problem))
     a, b, old, result = flats
-    left, right = (
-        matrix(a, problem.m, problem.k, "lda")[rows],
-        matrix(b, problem.k, problem.n, "ldb"),
-    )
-    old, taken = (matrix(flat, problem.m, problem.n, "ldc")[rows] for flat in (old, result))
+    left, right = (matrix(a, problem.m, problem.k, 0)[rows], matrix(b, problem.k, problem.n, 1))
+    old, taken = (matrix(flat, problem.m, problem.n, 2)[rows] for flat in (old, result))
     depth = other.get("k", problem.k)
     return taken, *reference(
         other.get("alpha", alpha), other.get("beta", beta), left[:, :depth], right[:depth], old
@@ -249,17 +247,28 @@ def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "beta is left out: the old C is added as it is", {"beta": float(problem.beta != 0)}
     if problem.beta != 0:
         yield "alpha and beta are exchanged", {"alpha": problem.beta, "beta": problem.alpha}
+    others = ("lda", "ldb", "ldc", "K", "N", *("M" if problem.transposed[0] else ""))
     for name in ("lda", "ldb", "ldc"):
-        for other in ("lda", "ldb", "ldc", "K", "N"):
+        for other in others:
             if other != name:
                 words = f"leading dimension: {other} is used instead of {name}"
                 yield words, {name: getattr(problem, other.lower())}
     yield (
         "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc",
-        {"lda": problem.k, "ldb": problem.n, "ldc": problem.n},
+        {
+            f"ld{matrix}": columns
+            for matrix, (_, columns) in zip("abc", problem.shapes, strict=True)
+        },
     )
     yield COLUMN_MAJOR, {"columns": True}
-    yield COLUMN_MAJOR, {"columns": True, "lda": problem.m, "ldb": problem.k, "ldc": problem.m}
+    yield (
+        COLUMN_MAJOR,
+        {"columns": True}
+        | {f"ld{matrix}": rows for matrix, (rows, _) in zip("abc", problem.shapes, strict=True)},
+    )
+    for matrix in (each for each, turned in zip("ab", problem.transposed, strict=False) if turned):
+        words = f"the layout is left out: {matrix.upper()} is read as if it were not transposed"
+        yield words, {f"turn_{matrix}": False}
     for left in dict.fromkeys(problem.k % tile for tile in TILES):
         yield f"the last {left} of K are left out", {"k": problem.k - left}
 

@@ -102,9 +102,10 @@ DENSE = 0
 
 
 @lru_cache
-def problems(element_type: str, precision: str = "") -> Sequence[Problem]:
-    """Return the gauntlet for an element type, with the whole numbers of a header's `precision`. A
-    bound on the norm leaves open what infinities, and rows of other numbers, do to an element.
+def problems(element_type: str, precision: str = "", layout: str = "nn") -> Sequence[Problem]:
+    """Return the gauntlet for an element type and a layout, with the whole numbers of a header's
+    `precision`. A bound on the norm leaves open what infinities, and rows of other numbers, do to
+    an element.
     """
     whole = WHOLE[precision]
     rounded = [
@@ -112,20 +113,22 @@ def problems(element_type: str, precision: str = "") -> Sequence[Problem]:
         for problem in ROUNDED
         if precision != "normwise" or problem.distribution not in ("mixed", "nonfinite")
     ]
-    exact = [
-        replace(problem, element_type=element_type, distribution=whole) for problem in PROBLEMS
+    exact = [replace(problem, distribution=whole) for problem in PROBLEMS]
+    return [
+        replace(problem, element_type=element_type, layout=layout) for problem in [*exact, *rounded]
     ]
-    return [*exact, *(replace(problem, element_type=element_type) for problem in rounded)]
 
 
-def of_kernel(kernel: Kernel, element_type: str) -> list[Problem]:
-    """Return the gauntlet of a kernel that needs nothing: also `LONG`, and `FAR` on a CPU."""
+def of_kernel(kernel: Kernel, element_type: str, layout: str = "nn") -> list[Problem]:
+    """Return the gauntlet of a kernel that needs nothing, compiled for a layout: also `LONG`, and
+    `FAR` on a CPU.
+    """
     further = (*LONG, *(FAR if kernel.kind == "cpu" else ()))
     exact = [
-        exactly(replace(problem, element_type=element_type), kernel.precision)
+        exactly(replace(problem, element_type=element_type, layout=layout), kernel.precision)
         for problem in further
     ]
-    return [*problems(element_type, kernel.precision), *exact]
+    return [*problems(element_type, kernel.precision, layout), *exact]
 
 
 def problems_for(
@@ -140,7 +143,8 @@ def problems_for(
     def meets(problem: Problem) -> bool:
         return not kernel.unmet_need(configuration, {**problem.names(), **device})
 
-    nearest = (rounded(problem, meets) for problem in of_kernel(kernel, configuration.element_type))
+    every = of_kernel(kernel, configuration.element_type, configuration.layout)
+    nearest = (rounded(problem, meets) for problem in every)
     return list(dict.fromkeys(problem for problem in nearest if problem))
 
 
@@ -195,19 +199,23 @@ def _round_up(problem: Problem, steps: Sequence[int]) -> Problem:
         return -(-number // step) * step
 
     m, n, k = map(up, (problem.m, problem.n, problem.k), steps[:3])
+    problem = replace(problem, m=m, n=n, k=k)
     paddings = [
         up(row + padding, step) - row if step != DENSE else 0
-        for row, padding, step in zip((k, n, n), problem.paddings, steps[3:6], strict=True)
+        for (_, row), padding, step in zip(
+            problem.shapes, problem.paddings, steps[3:6], strict=True
+        )
     ]
     offsets = list(map(up, problem.offsets, steps[6:]))
-    return replace(problem, m=m, n=n, k=k, padding=joined(paddings, of_c=2), offset=joined(offsets))
+    return replace(problem, padding=joined(paddings, of_c=2), offset=joined(offsets))
 
 
 def describe(problem: Problem) -> str:
     """Return what sets a problem apart, for messages: `M=7 N=13 K=3 padding=3 offset=1 alpha=0.5
     beta=-1 exact`.
     """
-    extras = {name: getattr(problem, name) for name in ("padding", "offset", "alpha", "beta")}
+    names = ("layout", "padding", "offset", "alpha", "beta")
+    extras = {name: getattr(problem, name) for name in names}
     usual = vars(Problem(1, 1, 1))
     words = [
         f"{name}={value if isinstance(value, str) else format(value, 'g')}"

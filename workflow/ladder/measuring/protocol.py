@@ -64,6 +64,7 @@ class RunGauntlet:
 
     element_type: str
     candidate: Candidate
+    layout: str = "nn"
 
 
 @dataclass(frozen=True)

@@ -189,23 +189,25 @@ class Session:
     def run_gauntlet(
         self,
         candidate: Candidate,
-        element_type: str,
+        problem: Problem,
         report: Callable[[str], None] = lambda problem: None,
     ) -> Judged:
-        """Return the verdict of the gauntlet. `report` gets each of its problems, in words, before
+        """Return the verdict of the gauntlet in a problem's element type and layout. `report` gets each of its problems, in words, before
         the launch on it.
         """
 
+        request = protocol.RunGauntlet(problem.element_type, candidate, problem.layout)
+
         def attempt() -> Judged:
-            problem = ""
+            small = ""
             check_binary(candidate)
             try:
-                for answer in self._ask(protocol.RunGauntlet(element_type, candidate)):
+                for answer in self._ask(request):
                     if isinstance(answer, Trying):
-                        problem = answer.problem
-                        report(problem)
+                        small = answer.problem
+                        report(small)
             except Failure as failure:
-                raise failure.during(f"on {problem}") from None
+                raise failure.during(f"on {small}") from None
             assert isinstance(answer, Judged)
             return answer
 

@@ -21,6 +21,7 @@ from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.supervisor import Failure
 from ladder.model.baselines import SEARCH
 from ladder.model.campaign import Limits, expected_us
+from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
 
@@ -86,6 +87,9 @@ class Sweep(Run):
         plan = self.job.plan
         everyone = digest(share["candidates"])  # the losers of the race depend on all candidates
         for planned in share["candidates"]:
+            layout = Configuration.of("", planned["label"]).layout
+            if problem.layout in share["layouts"] and layout != problem.layout:
+                continue
             name = planned["name"], problem.element_type, planned["label"]
             binary = self.job.binary(*name)
             key = digest(
@@ -95,7 +99,7 @@ class Sweep(Run):
                     share["geometry"],
                     planned,
                     everyone,
-                    vars(problem),
+                    problem.fields,
                     plan["limits"],
                     plan["reference"],
                     self.job.described,
@@ -150,6 +154,10 @@ class Sweep(Run):
         """Return the outcome of a candidate that the plan, the compiler or the device's arithmetic
         has already ruled out; None for others.
         """
+        layouts = entry.share["layouts"]
+        if layouts and entry.problem.layout not in layouts:
+            reason = f"supports the layouts {', '.join(layouts)} only"
+            return {"status": "not_supported", "reason": reason}
         if entry.planned["objection"]:
             return {"status": "skipped", "reason": entry.planned["objection"]}
         if entry.share["kernel"] and entry.binary.get("status") != "compiled":
@@ -189,9 +197,9 @@ class Sweep(Run):
 
     def _run_gauntlet(self, entry: _Entry) -> dict[str, Any]:
         """Return the outcome of the gauntlet for a candidate. It runs once per binary and device,
-        whatever the problem.
+        whatever the problem, and of a baseline once per layout.
         """
-        element_type = entry.problem.element_type
+        layout = [entry.problem.layout] if entry.problem.layout != "nn" else []
         key = digest(
             [
                 "gauntlet",
@@ -199,16 +207,17 @@ class Sweep(Run):
                 entry.share["geometry"],
                 entry.planned,
                 entry.candidate.configuration,
-                element_type,
+                entry.problem.element_type,
                 self.job.described,
                 self.job.code,
+                *layout,
             ]
         )
         journal = self.journals[entry.journal]
         if key not in journal:
             self.session.worker()  # the start of a process does not count as the gauntlet's time
             start = clock.now()
-            outcome = _outcome(partial(self.session.run_gauntlet, entry.candidate, element_type))
+            outcome = _outcome(partial(self.session.run_gauntlet, entry.candidate, entry.problem))
             self.gauntlet_seconds += clock.now() - start
             journal.append(
                 {

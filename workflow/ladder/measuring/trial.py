@@ -187,7 +187,7 @@ class Trial:
         try:
             verdict = entry.gauntlet = self.judged.get(
                 entry.candidate
-            ) or self.session.run_gauntlet(entry.candidate, self.problem.element_type, report)
+            ) or self.session.run_gauntlet(entry.candidate, self.problem, report)
             if verdict.status == "correct":
                 self.judged[entry.candidate] = verdict
                 at = exactly(self.problem, entry.kernel.precision)

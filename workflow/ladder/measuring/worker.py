@@ -119,8 +119,8 @@ class Worker:
                 yield protocol.Probed(measured | {"libraries": sha256(self.device.kind)})
             case protocol.SetProblem(problem, reference):
                 self._set_problem(problem, reference)
-            case protocol.RunGauntlet(element_type, candidate):
-                yield from self._run_gauntlet(element_type, candidate)
+            case protocol.RunGauntlet(element_type, candidate, layout):
+                yield from self._run_gauntlet(element_type, candidate, layout)
             case protocol.Load(candidate):
                 launch = self._launch(candidate, _files(candidate))
                 launch.us = self.took.get(self._checked(candidate), 0.0)
@@ -197,7 +197,9 @@ class Worker:
         tf32, normwise = (candidate.precision == name for name in ("tf32", "normwise"))
         return replace(launch, tf32=tf32, normwise=normwise, reduces=reduces)
 
-    def _run_gauntlet(self, element_type: str, candidate: Candidate) -> Iterator[Answer]:
+    def _run_gauntlet(
+        self, element_type: str, candidate: Candidate, layout: str
+    ) -> Iterator[Answer]:
         """Run a candidate on the gauntlet. The verdict is that on the first problem that it gets
         wrong.
 
@@ -205,11 +207,11 @@ class Worker:
         """
         files, verdict = _files(candidate), Verdict("correct")
         tensor_cores = candidate.precision == "tf32"
-        asked = plain = gauntlet.problems(element_type, candidate.precision)
+        asked = plain = gauntlet.problems(element_type, candidate.precision, layout)
         if files:
             kernel, code = files
             chosen = Configuration.of(element_type, candidate.configuration)
-            plain = gauntlet.of_kernel(kernel, element_type)
+            plain = gauntlet.of_kernel(kernel, element_type, layout)
             asked = gauntlet.problems_for(kernel, chosen, self.device.names)
             if self.device.kind == "cuda":
                 kept, tensor_cores = cubin.state(code), cubin.uses_tensor_cores(code)

@@ -170,11 +170,18 @@ class Campaign:
         for id, kernel in self.kernels.items():
             lists = self.parameters.get(id, {})
             sources = [lists, {}] if lists and self.header_configurations else [lists]
+            layouts = self.layouts(kernel.kind) or kernel.layouts
             expanded = (
-                kernel.expand(source, self.element_types, self.builds) for source in sources
+                kernel.expand(source, self.element_types, self.builds, layouts)
+                for source in sources
             )
             expanded_by_kernel[id] = list(dict.fromkeys(itertools.chain.from_iterable(expanded)))
         return expanded_by_kernel
+
+    def layouts(self, kind: str) -> list[str]:
+        """Return the layouts of the problems on devices of a kind."""
+        entries = self.problem_sizes.get(kind, [])
+        return list(dict.fromkeys(entry.get("layout", "nn") for entry in entries))
 
     def compilers(self, kernel: Kernel) -> list[str]:
         """Return the compilers of a kernel's configurations, by their names in
@@ -212,22 +219,33 @@ class Campaign:
         shares: dict[tuple[str, str], list[Share]] = {}
         for kind in KINDS:
             for element_type in self.types(kind):
-                us = self._candidate_us(kind, element_type)
                 shares[kind, element_type] = [
                     {
                         "name": f"{name}.{element_type}{suffix}",
                         "kernel": id,
                         "geometry": self.kernels[id].geometry if id else [],
+                        "layouts": list(self.kernels[id].layouts) if id else [],
                         "candidates": part.items,
                     }
                     for id, name, candidates in self._candidates(kind, element_type)
-                    for suffix, part in _cut(candidates, [us] * len(candidates), SWEEP_US).items()
+                    for suffix, part in _cut(
+                        candidates, self._costs(kind, element_type, id, candidates), SWEEP_US
+                    ).items()
                 ]
         return shares
 
-    def _candidate_us(self, kind: str, element_type: str) -> float:
-        """Return the expected work to sweep a candidate on all problems, in microseconds."""
-        return sum(expected_us(kind, problem) for problem in self.problems(kind, element_type))
+    def _costs(
+        self, kind: str, element_type: str, id: str | None, candidates: Sequence[Mapping[str, str]]
+    ) -> list[float]:
+        """Return the expected work to sweep each of a kernel's candidates, in microseconds."""
+        us: defaultdict[str, float] = defaultdict(float)
+        for problem in self.problems(kind, element_type):
+            us[problem.layout] += expected_us(kind, problem)
+        whole = sum(us.values())
+        return [
+            us[Configuration.of(element_type, each["label"]).layout] if id else whole
+            for each in candidates
+        ]
 
     def _candidates(
         self, kind: str, element_type: str
@@ -254,8 +272,10 @@ class Campaign:
         """The parts of each device kind's sweep, one job each, by names such as `float32.1of4`."""
         parts: dict[str, dict[str, Part[Share]]] = {kind: {} for kind in KINDS}
         for (kind, element_type), shares in self.shares.items():
-            us = self._candidate_us(kind, element_type)
-            costs = [us * len(share["candidates"]) for share in shares]
+            costs = [
+                sum(self._costs(kind, element_type, share["kernel"], share["candidates"]))
+                for share in shares
+            ]
             fewest = math.ceil(FEWEST_PARTS[kind] / len(self.types(kind)))
             # a divided kernel shares no part with others: its files can be read by themselves
             shares_of = Counter(share["kernel"] for share in shares)
@@ -310,7 +330,7 @@ class Campaign:
         return {
             "paths": _paths(self.kernels[share["kernel"]] for share in shares if share["kernel"]),
             "shares": shares,
-            "problems": list(map(vars, self.problems(kind, element_type))),
+            "problems": [each.fields for each in self.problems(kind, element_type)],
             "reference": BASELINES[kind][0],
             "limits": asdict(self.limits),
         }
@@ -333,7 +353,7 @@ class Campaign:
         )
         return confirm | {
             "paths": _paths(kernel for kernel in self.kernels.values() if kernel.kind == kind),
-            "problems": list(map(vars, problems)),
+            "problems": [each.fields for each in problems],
             "sustained": list(self.sustained),
             "reference": BASELINES[kind][0],
             "target": self.limits.target,

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,21 @@ def load(
     """
     yaml_schema.check(data, "config", source)
     element_types = data.get("element_types", ["float32"])
-    chosen = _choose(data.get("kernels", "all"), element_types, source, kernels, refused or {})
+    usual = {"layout": data.get("layout", "nn")}
+    problem_sizes = {
+        kind: _problems(entries, f"{source}: problems.{kind}", usual)
+        for kind, entries in data["problems"].items()
+    }
+    layouts = {
+        kind: {entry["layout"] for entry in entries} for kind, entries in problem_sizes.items()
+    }
+    fitting = {
+        id
+        for id, kernel in kernels.items()
+        if set(kernel.element_types) & set(element_types)
+        and set(kernel.layouts) & layouts.get(kernel.kind, {*kernel.layouts})
+    }
+    chosen = _choose(data.get("kernels", "all"), fitting, source, kernels, refused or {})
     parameters = data.get("parameters", {})
     _check_parameters(parameters, source, kernels)
     measure = dict(data.get("measure", {}))
@@ -163,10 +177,7 @@ def load(
         kernels=chosen,
         devices=_many(data.get("devices", "auto")),
         architectures=[] if architectures == "auto" else architectures,
-        problem_sizes={
-            kind: _problems(entries, f"{source}: problems.{kind}")
-            for kind, entries in data["problems"].items()
-        },
+        problem_sizes=problem_sizes,
         element_types=element_types,
         parameters={id: lists for id, lists in parameters.items() if id in chosen},
         header_configurations=data.get("header_configurations", False),
@@ -176,7 +187,11 @@ def load(
         confirm={kind: Confirm(**common | own[kind]) for kind in KINDS},
         sustained=sustained,
         partitions={name: Partition(**entry) for name, entry in data.get("partitions", {}).items()},
-        operands={name: _value(name, data[name]) for name in (*VARIED, "seed") if name in data},
+        operands={
+            name: _value(name, data[name])
+            for name in (*VARIED, "seed")
+            if name in data.keys() - usual.keys()
+        },
         formats=data.get("figures", {}).get("formats", []),
         libraries=_libraries(data.get("libraries", {}).get("cublas", []), source),
     )
@@ -186,11 +201,18 @@ def load(
             "are compared on one GPU of this machine"
         )
     for id, configurations in campaign.configurations.items():
+        kernel = chosen[id]
+        if not configurations and set(kernel.element_types) & set(element_types):
+            raise InputError(
+                f"{source}: layout: got {', '.join(campaign.layouts(kernel.kind))}; {id} supports "
+                f"{', '.join(kernel.layouts)} only, as `layouts` in its header says; expected one "
+                "of these"
+            )
         if not configurations:
             raise InputError(
                 f"{source}: element_types: got {json.dumps(list(campaign.element_types))}; {id} "
                 "supports "
-                f"{', '.join(chosen[id].element_types)} only; choose its kernels under `kernels`"
+                f"{', '.join(kernel.element_types)} only; choose its kernels under `kernels`"
             )
         if all(reason for _, reason in configurations):
             configuration, reason = configurations[0]
@@ -204,13 +226,13 @@ def load(
 
 def _choose(
     patterns: Any,
-    element_types: Sequence[str],
+    fitting: Set[str],
     source: str,
     kernels: Mapping[str, Kernel],
     refused: Mapping[str, InputError],
 ) -> dict[str, Kernel]:
-    """Return the kernels that a campaign names. A pattern leaves out those with none of its element
-    types.
+    """Return the kernels that a campaign names. A pattern leaves out those that are not `fitting`,
+    with none of its element types or layouts.
     """
     for id, error in refused.items():
         if patterns == "all" or any(id in _ids(pattern, [id]) for pattern in patterns):
@@ -225,8 +247,7 @@ def _choose(
             if files_of(pattern) is None:
                 expected = f"{one_of(pattern, list(kernels))}, or files of kernels"
             raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {expected}")
-        with_types = {id for id in ids if set(kernels[id].element_types) & set(element_types)}
-        chosen |= with_types or set(ids)
+        chosen |= fitting & set(ids) or set(ids)
     return {id: kernel for id, kernel in kernels.items() if id in chosen}
 
 
@@ -296,12 +317,15 @@ def _value(name: str, value: Any) -> Any:
     return joined(value, of_c[name]) if name in of_c and isinstance(value, list) else value
 
 
-def _problems(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
-    """Return m, n and k of each problem, with the keys of `VARIED` that its entry sets."""
+def _problems(entries: Sequence[Any], where: str, usual: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return m, n and k of each problem, with the keys of `VARIED` that its entry sets, or else
+    `usual`.
+    """
     problems: list[dict[str, Any]] = []
     for index, entry in enumerate(entries):
         if isinstance(entry, list):
             entry = dict(zip("MNK", entry, strict=True))
+        entry = {**usual, **entry}
         names = [name for name in (*VARIED, "square", *"MNK") if name in entry]
         lists = [_many(_value(name, entry[name])) for name in names]
         if math.prod(map(len, lists)) > MAX_PROBLEMS:

@@ -15,6 +15,7 @@ from ladder.core import places
 from ladder.core.errors import InputError
 from ladder.core.expressions import Number, evaluate, evaluate_int, names_in
 from ladder.core.types import ELEMENT_TYPES
+from ladder.model.problem import transposes
 from ladder.model.tensor_map import TensorMap, objection, tensor_map
 
 ARGUMENTS = (
@@ -77,33 +78,45 @@ class Configuration:
     element_type: str
     parameters: tuple[tuple[str, int], ...]
     build: Build = ()
+    layout: str = "nn"
+    """The layout of the problems that it is compiled for."""
 
     @classmethod
     def of(cls, element_type: str, label: str) -> "Configuration":
         """Return the configuration with a label such as `BM=128 BN=64` or `BM=128 BN=64
-        compiler=nvrtc`.
+        compiler=nvrtc layout=nt`.
         """
-        parameters, build = [], []
+        parameters, build, layout = [], [], "nn"
         for part in label.split():
             name, _, value = part.partition("=")
             if name in OF_BUILD:
                 build.append((name, value))
+            elif name == "layout":
+                layout = value
             elif value:
                 parameters.append((name, int(value)))
-        return cls(element_type, tuple(parameters), tuple(build))
+        return cls(element_type, tuple(parameters), tuple(build), layout)
+
+    @property
+    def assignments(self) -> list[str]:
+        """The parameters and how they are compiled: `BM=128`, `compiler=nvrtc`."""
+        return [f"{name}={value}" for name, value in (*self.parameters, *self.build)]
 
     @property
     def slug(self) -> str:
         """The configuration in a file name: `float32-BM128-BN64`."""
-        pairs = (*self.parameters, *self.build)
-        return "-".join([self.element_type, *(f"{name}{value}" for name, value in pairs)])
+        return "-".join([self.element_type, *self._words]).replace("=", "")
+
+    @property
+    def _words(self) -> list[str]:
+        return [*self.assignments, *([f"layout={self.layout}"] if self.layout != "nn" else [])]
 
     @property
     def label(self) -> str:
         """The configuration in tables and figures: `BM=128 BN=64`, or `-` if there are no
         parameters.
         """
-        return " ".join(f"{name}={value}" for name, value in (*self.parameters, *self.build)) or "-"
+        return " ".join(self._words) or "-"
 
     @property
     def compiler(self) -> str:
@@ -117,7 +130,8 @@ class Configuration:
 
     def names(self) -> dict[str, Number]:
         """Return the names that a header's expressions may use, without those of a problem."""
-        return {**dict(self.parameters), "element_size": ELEMENT_TYPES[self.element_type].size}
+        size = ELEMENT_TYPES[self.element_type].size
+        return {**dict(self.parameters), "element_size": size, **transposes(self.layout)}
 
 
 @dataclass(frozen=True)
@@ -160,6 +174,8 @@ class Kernel:
     parameter left out has its default, and one with a list all values of that.
     """
     element_types: Sequence[str] = ("float32",)
+    layouts: Sequence[str] = ("nn",)
+    """The layouts of A and B that it supports, each of which it is compiled for."""
     uses: Sequence[str] = ()
     """Libraries of headers that are in no `kernels/include`, by their names in
     `toolchain.LIBRARIES`.
@@ -266,16 +282,19 @@ class Kernel:
         lists: Mapping[str, Sequence[int]],
         element_types: Sequence[str],
         builds: Sequence[Build] = ((),),
+        layouts: Sequence[str] = ("nn",),
     ) -> Iterator[tuple[Configuration, str]]:
         """Yield the product of the swept lists, then the declared assignments, each with the reason
         why it is not legal, or "".
 
         `lists` are the campaign's. A list replaces the header's `sweep` of that parameter, and any
         list replaces `configurations`. The configurations of a kernel in CUDA C++ are compiled in
-        every way of `builds`. Raises `InputError` if there are more than `MAX_CONFIGURATIONS`.
+        every way of `builds`, and all for each of `layouts` that the kernel supports. Raises
+        `InputError` if there are more than `MAX_CONFIGURATIONS`.
         """
         builds = builds if self.path.suffix == ".cu" else ((),)
-        most = MAX_CONFIGURATIONS // len(builds)
+        ways = [(build, layout) for layout in layouts if layout in self.layouts for build in builds]
+        most = MAX_CONFIGURATIONS // max(1, len(ways))
         swept = {
             name: lists.get(name, self.sweep.get(name, [default]))
             for name, default in self.parameters.items()
@@ -287,10 +306,10 @@ class Kernel:
             product = self._product(element_type, swept, most) if self.sweep or not declared else []
             assignments = dict.fromkeys([*product, *declared])
             if len(assignments) > most:
-                raise self._too_many(len(assignments) * len(builds))
-            for values, build in itertools.product(assignments, builds):
+                raise self._too_many(len(assignments) * len(ways))
+            for values, way in itertools.product(assignments, ways):
                 parameters = tuple(zip(self.parameters, values, strict=True))
-                configuration = Configuration(element_type, parameters, build)
+                configuration = Configuration(element_type, parameters, *way)
                 yield configuration, self.objection(configuration)
 
     def _declared(self) -> Iterator[tuple[int, ...]]:
@@ -422,6 +441,8 @@ class Kernel:
 
     def unmet_need(self, configuration: Configuration, given: Mapping[str, Number]) -> str:
         """Return the need that the problem or the device does not meet, or ""."""
+        if reason := self.other_layout(configuration, given):
+            return reason
         names = self.names(configuration, given)
         for need in self.needs:
             if not evaluate(need, names):
@@ -432,12 +453,22 @@ class Kernel:
                 return f"tensor_maps[{index}]: {reason}"
         return ""
 
+    def other_layout(self, configuration: Configuration, given: Mapping[str, Number]) -> str:
+        """Return why the problem is one of another layout than the configuration is compiled for,
+        or "".
+        """
+        own = transposes(configuration.layout)
+        if all(given.get(name, value) == value for name, value in own.items()):
+            return ""
+        return f"supports the layouts {', '.join(self.layouts)} only"
+
     def source(self, configuration: Configuration) -> str:
         """Return the text for the compiler: the configuration as constants, then the file with its
         own line numbers.
 
         They are constants rather than -D macros: a macro named `T` or `BM` would also rewrite the
-        toolkit's own headers.
+        toolkit's own headers. Only a layout is defined by macros, which code may ask for by `#if`,
+        and the layout `nn` by none.
         """
         if self.path.suffix == ".ptx":  # which has no constants to set
             return self.text
@@ -447,7 +478,8 @@ class Kernel:
                 "text": self.text,
                 "element_type": configuration.element_type,
                 "multiples": list(self.multiples),
-                "parameters": parameters,
+                "parameters": parameters
+                | (transposes(configuration.layout) if len(self.layouts) > 1 else {}),
             }
             return json.dumps(request)
         element = ELEMENT_TYPES[configuration.element_type]
@@ -459,6 +491,9 @@ class Kernel:
             lines = [f"typedef {element.c_type} T;", f"typedef {element.accumulator} Acc;"]
             lines += [f"enum {{ {name} = {value} }};" for name, value in parameters.items()]
             lines.append(f"void gemm({ARGUMENTS});")  # so that the compiler refuses other arguments
+        if configuration.layout != "nn":
+            constants = transposes(configuration.layout).items()
+            lines += [f"#define {name} {value}" for name, value in constants]
         return "\n".join([*lines, f'#line 1 "{self.path.name}"', self.text])
 
 

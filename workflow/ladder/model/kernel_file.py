@@ -216,6 +216,11 @@ def _check_keys(kernel: Kernel, header: dict[str, Any]) -> None:
                     f"{source}: {where}.{name}: no such parameter; known: "
                     f"{', '.join(kernel.parameters) or 'none'}"
                 )
+    if kernel.path.suffix == ".ptx" and len(kernel.layouts) > 1:
+        raise InputError(
+            f"{source}: layouts: got {', '.join(kernel.layouts)}; expected one, because PTX has no "
+            "constants"
+        )
     if kernel.kind == "cpu" and set(types) & set(OF_CUDA):
         expected = "float32 or float64 in a CPU kernel"
     elif kernel.path.suffix == ".ptx" and len(types) > 1:
@@ -237,8 +242,9 @@ def _check_expressions(kernel: Kernel, header: dict[str, Any]) -> None:
         except InputError as error:
             raise InputError(f"{source}: {key}: {error}") from None
 
-    default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
-    known = default | dict.fromkeys(PROBLEM_NAMES, 1000)
+    parameters = tuple(kernel.parameters.items())
+    default = Configuration(kernel.element_types[0], parameters, layout=kernel.layouts[0]).names()
+    known = dict.fromkeys(PROBLEM_NAMES, 1000) | default
     if kernel.kind == "cuda":
         known |= dict.fromkeys(DEVICE_NAMES, 1000)
     of_thread = dict.fromkeys(THREAD_NAMES, 0)

@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ladder.core.types import ELEMENT_TYPES, flops
 
-VARIED = ("alpha", "beta", "padding", "offset", "distribution")
+VARIED = ("alpha", "beta", "padding", "offset", "distribution", "layout")
 """Keys of an entry of `problems` that override the campaign's."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """`C <- alpha*A*B + beta*C`, row-major: A is M x K (lda), B is K x N (ldb), C is M x N
-    (ldc).
+    """`C <- alpha*A*B + beta*C`, row-major: A is M x K (lda), B is K x N (ldb), C is M x N (ldc).
+
+    A matrix that lies transposed in memory has its rows there, `lda` or `ldb` apart: A is stored
+    K x M, B is stored N x K. C is never transposed.
     """
 
     m: int
@@ -31,18 +34,42 @@ class Problem:
     """
     distribution: str = "uniform"
     seed: int = 0
+    layout: str = "nn"
+    """One of `types.LAYOUTS`: that of A, then that of B."""
+
+    @property
+    def transposed(self) -> tuple[bool, bool, bool]:
+        """Whether A, B and C lie in memory transposed."""
+        return self.layout[0] == "t", self.layout[1] == "t", False
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Rows and columns of A, of B and of C as they lie in memory."""
+        shapes = (self.m, self.k), (self.k, self.n), (self.m, self.n)
+        return [
+            (columns, rows) if turned else (rows, columns)
+            for (rows, columns), turned in zip(shapes, self.transposed, strict=True)
+        ]
 
     @property
     def lda(self) -> int:
-        return self.k + self.paddings[0]
+        return self.shapes[0][1] + self.paddings[0]
 
     @property
     def ldb(self) -> int:
-        return self.n + self.paddings[1]
+        return self.shapes[1][1] + self.paddings[1]
 
     @property
     def ldc(self) -> int:
         return self.n + self.paddings[2]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields, without a layout `nn`: as plans have them, and digests of older programs."""
+        fields = dict(vars(self))
+        if self.layout == "nn":
+            del fields["layout"]
+        return fields
 
     @property
     def paddings(self) -> list[int]:
@@ -90,19 +117,24 @@ class Problem:
         """Bytes of device memory that a measurement takes: the operands, and what float64
         verification adds.
         """
-        operands = self.m * self.lda + self.k * self.ldb + self.m * self.ldc
-        return operands * ELEMENT_TYPES[self.element_type].size + 8 * (
+        return sum(self._elements) * ELEMENT_TYPES[self.element_type].size + 8 * (
             self.m * self.k + self.k * self.n + 2 * self.m * self.n
         )
+
+    @property
+    def _elements(self) -> list[int]:
+        """Elements of memory of A, of B and of C, with the padding of their rows."""
+        leading = self.lda, self.ldb, self.ldc
+        return [rows * ld for (rows, _), ld in zip(self.shapes, leading, strict=True)]
 
     @property
     def host_bytes(self) -> int:
         """Bytes of memory that a measurement on the CPU takes: two copies of the operands, three of
         C, and NumPy's float64 reference.
         """
-        a_and_b, c = self.m * self.lda + self.k * self.ldb, self.m * self.ldc
+        a, b, c = self._elements
         wide = 8 * (2 * (self.m * self.k + self.k * self.n) + 7 * self.m * self.n)
-        return ELEMENT_TYPES[self.element_type].size * (2 * a_and_b + 3 * c) + wide
+        return ELEMENT_TYPES[self.element_type].size * (2 * (a + b) + 3 * c) + wide
 
     def names(self) -> dict[str, float]:
         """Return the problem's numbers by their names in header expressions."""
@@ -120,7 +152,13 @@ class Problem:
             "alignment_a": a,
             "alignment_b": b,
             "alignment_c": c,
+            **transposes(self.layout),
         }
+
+
+def transposes(layout: str) -> dict[str, int]:
+    """Return what a layout is in kernels and in their headers: the constants TRANS_A and TRANS_B."""
+    return {f"TRANS_{matrix}": int(how == "t") for matrix, how in zip("AB", layout, strict=True)}
 
 
 def joined(numbers: Sequence[int], of_c: int = 1) -> int | str:

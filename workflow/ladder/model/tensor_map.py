@@ -18,8 +18,14 @@ MOST = 256
 """The most rows, and the most elements of a row, of a box."""
 SWIZZLES = (0, 32, 64, 128)
 """Bytes of a row of a box within which pieces change places; 0: none does."""
-_MATRICES = {"A": ("K", "M", "lda"), "B": ("N", "K", "ldb"), "C": ("N", "M", "ldc")}
-"""Width, height and leading dimension of the operands, by their names in expressions."""
+_MATRICES = {
+    "A": ("M if TRANS_A else K", "K if TRANS_A else M", "lda"),
+    "B": ("K if TRANS_B else N", "N if TRANS_B else K", "ldb"),
+    "C": ("N", "M", "ldc"),
+}
+"""Width, height and leading dimension of the operands as they lie in memory, by the names in
+expressions.
+"""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ladder.core import places, surroundings, verdicts
 from ladder.core.clock import minutes
 from ladder.core.types import FAILED, rate_unit
 from ladder.model.baselines import is_baseline
+from ladder.model.kernel import Configuration
 from ladder.model.kernel_file import path_of
 from ladder.storage.dataset_layout import COUNTERS, REDRAWN, read_environment
 from ladder.storage.published_index import HEADLINE
@@ -341,9 +342,8 @@ def _to_try(kind: str, row: Row) -> str:
         words += ["--type", row["element_type"]]
     # the label says what is unusual; with a space, a value such as -1 would be an option
     words += [f"--{pair}" for pair in row["problem"].split()[1:]]
-    for pair in row["configuration"].split():
-        if "=" in pair:
-            words += ["--set", pair]
+    for pair in Configuration.of("", row["configuration"]).assignments:
+        words += ["--set", pair]
     return shlex.join(words)
 
 

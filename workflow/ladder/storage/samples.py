@@ -148,12 +148,23 @@ def columns(path: Path, names: Sequence[str] = SCHEMA.names, check: bool = True)
     return pa.concat_tables([every, ours], promote_options="default")
 
 
+def with_layouts(table: pa.Table) -> pa.Table:
+    """Return a table of `columns` in which older samples have the layout `nn` too. This imports
+    pandas.
+    """
+    place = table.column_names.index("layout")
+    return table.set_column(place, "layout", table["layout"].fill_null("nn"))
+
+
 def rows(table: pa.Table) -> list[dict[str, Any]]:
     """Return the rows of a table of `columns`."""
     made: list[dict[str, Any]] = table.to_pylist()
     for name in set(THREES) & set(table.column_names):
         for row in made:
             row[name] = number(row[name])
+    if "layout" in table.column_names:
+        for row in made:
+            row["layout"] = row["layout"] or "nn"
     return made
 
 
