@@ -25,7 +25,7 @@ import answer
 from answer import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.places import HOME
-from ladder.core.types import OF_CUDA
+from ladder.core.types import LAYOUTS, OF_CUDA
 from ladder.devices.lock import first_gpu
 from ladder.measuring.gauntlet import describe
 from ladder.measuring.verify import Verdict, judge
@@ -44,7 +44,7 @@ def drawn(dice: Random, element_type: str) -> Problem:
     """Return a random problem: a third of the sizes are small or beside a tile's. Half of the
     problems have rows at multiples of 16 bytes.
     """
-    aligned = dice.random() < 0.5
+    aligned, layout = dice.random() < 0.5, dice.choice(LAYOUTS)
 
     def size(aligned: bool) -> int:
         least = dice.choice((1, 2, 3, 7, 15, 17, 31, 33, 63, 65, 127, 129))
@@ -55,7 +55,7 @@ def drawn(dice: Random, element_type: str) -> Problem:
 
     any_three = ",".join(str(dice.randrange(20)) for _ in range(3))
     return Problem(
-        size(False),
+        size(aligned and layout[0] == "t"),
         size(aligned),
         size(aligned),
         element_type,
@@ -65,6 +65,7 @@ def drawn(dice: Random, element_type: str) -> Problem:
         offset=0 if aligned else dice.choice((0, 0, 1, 4)),
         distribution=dice.choice(("uniform", "mixed")),
         seed=dice.randrange(1000),
+        layout=layout,
     )
 
 
@@ -123,7 +124,7 @@ def compiled(
     for kernel, element_type in product(kernels, OF_CUDA):
         if element_type not in kernel.element_types:
             continue
-        expanded = kernel.expand({}, [element_type])
+        expanded = kernel.expand({}, [element_type], layouts=kernel.layouts)
         legal = [(configuration, "") for configuration, objection in expanded if not objection]
         chosen = dice.sample(legal, min(most, len(legal)))
         place = folder / f"{kernel.name}.{element_type}"

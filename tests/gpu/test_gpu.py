@@ -24,7 +24,7 @@ from host import buffers
 from ladder.cli import export
 from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_kernel
-from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES, OF_CUDA
+from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES, LAYOUTS, OF_CUDA
 from ladder.devices import libraries
 from ladder.devices.back_to_back import FIRST_SECONDS, MOST_SECONDS, NEXT_SECONDS
 from ladder.devices.base import Launch, Refused
@@ -48,7 +48,7 @@ from ladder.model.baselines import (
 from ladder.model.hardware_limits import peak_tflops
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
-from on_gpu import KERNELS, LAYOUTS, given, use
+from on_gpu import KERNELS, UNUSUAL, given, use
 from planted import HOME, Project
 
 pytestmark = pytest.mark.gpu
@@ -56,11 +56,12 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 @pytest.mark.parametrize("name", BASELINES["cuda"])
-def test_cublas_passes_the_gauntlet(gpu, name, element_type):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_cublas_passes_the_gauntlet(gpu, layout, name, element_type):
     tf32 = PRECISION.get(name) == "tf32"
     if element_type not in TYPES_OF.get(name, ELEMENT_TYPES):
         pytest.skip(f"{name} does not have {element_type}")
-    for problem in problems(element_type, PRECISION.get(name, "")):
+    for problem in problems(element_type, PRECISION.get(name, ""), layout):
         use(gpu, problem)
         for configuration in baseline_configurations(name, element_type):
             if configuration.label == SEARCH:
@@ -274,7 +275,8 @@ APPROXIMATE = (
 
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_the_device_draws_what_the_host_draws(gpu, distribution, element_type):
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_the_device_draws_what_the_host_draws(gpu, layout, distribution, element_type):
     """To the bit, canaries and all, but for what logarithms, powers and fused multiply-adds leave
     open, and for what a NaN looks like.
     """
@@ -290,6 +292,7 @@ def test_the_device_draws_what_the_host_draws(gpu, distribution, element_type):
         beta=0.5,
         distribution=distribution,
         seed=3,
+        layout=layout,
     )
     element = ELEMENT_TYPES[element_type]
     with given(gpu, problem) as operands:
@@ -636,12 +639,12 @@ def test_cold_launches_take_turns_on_copies_that_together_exceed_the_l2(gpu):
     ("name", "problem"),
     [
         *(
-            (name, Problem(500, 333, 1000, **LAYOUTS[1]))
+            (name, Problem(500, 333, 1000, **UNUSUAL[1]))
             for name in ("02_naive_coalesced", "11_split_k", "13_snake_order", "15_last_wave")
         ),
         ("34_half_late_stores", Problem(500, 336, 1000, "float16", alpha=1.5, padding=8)),
         ("37_half_last_wave", Problem(500, 336, 1000, "float16", alpha=1.5, padding="8,8,1")),
-        ("38_half_any_rows", Problem(500, 333, 1000, "float16", **LAYOUTS[1])),
+        ("38_half_any_rows", Problem(500, 333, 1000, "float16", **UNUSUAL[1])),
     ],
 )
 def test_an_exported_kernel_gives_the_bits_of_the_pipeline_and_is_right_beside_cublas(

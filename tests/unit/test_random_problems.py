@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 import random_problems
+from ladder.core.types import LAYOUTS
 from ladder.measuring.verify import Verdict
 from ladder.model.kernel import Configuration
 from rungs import ALL
@@ -41,8 +42,9 @@ def test_problems_are_of_every_kind():
     assert max(sizes) >= 2000
     assert {7, 17, 65, 64, 128} <= set(sizes)
     assert 0.3 < sum(size % 8 == 0 for size in sizes) / len(sizes) < 0.7
+    assert {problem.layout for problem in problems} == set(LAYOUTS)
     assert {problem.lda % 8 for problem in problems} == set(range(8))
-    assert len({problem.ldb - problem.n for problem in problems}) == 20
+    assert len({problem.ldb - problem.shapes[1][1] for problem in problems}) == 20
     assert {problem.offset for problem in problems} == {0, 1, 4}
     aligned = [
         problem
