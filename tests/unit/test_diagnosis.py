@@ -154,31 +154,3 @@ def test_of_a_large_problem_the_rows_to_the_first_wrong_one_are_looked_at(monkey
     result[25 * GIVEN.ldc + 4] += 1
     seen = diagnose(GIVEN, *given, result, result, 0.0)
     assert (seen.row, seen.column, seen.wrong, seen.elements) == (25, 4, 1, 450)
-
-
-@pytest.mark.parametrize(
-    ("layout", "mistake", "guess"),
-    [
-        ("tn", {"layout": "nn"}, "the layout is left out: A is read as if it were not transposed"),
-        ("nt", {"layout": "nn"}, "the layout is left out: B is read as if it were not transposed"),
-        ("tt", {"layout": "tn"}, "the layout is left out: B is read as if it were not transposed"),
-        ("tn", {"lda": 37}, "leading dimension: M is used instead of lda"),
-        ("nt", {"ldb": 51}, "leading dimension: ldc is used instead of ldb"),
-        ("tn", {"alpha": 1.0}, "alpha is left out"),
-        ("tt", {"lda": 37, "ldb": 53, "ldc": 45}, LEFT_OUT),
-    ],
-)
-def test_a_mistake_in_another_layout_is_told(layout, mistake, guess):
-    problem = replace(GIVEN, layout=layout)
-    *given, result = operands(problem)
-    made = {"layout": layout, "alpha": 2.0, "ldc": problem.ldc} | mistake
-
-    def matrix(flat, rows, columns, turned, ld):
-        i, j = np.ogrid[:rows, :columns]
-        return flat[j * ld + i if turned else i * ld + j]
-
-    a = matrix(given[0], 37, 53, made["layout"][0] == "t", made.get("lda", problem.lda))
-    b = matrix(given[1], 53, 45, made["layout"][1] == "t", made.get("ldb", problem.ldb))
-    at = np.arange(37)[:, None] * made["ldc"] + np.arange(45)
-    result[at] = made["alpha"] * (a @ b) - 0.5 * given[2][at]
-    assert diagnose(problem, *given, result, result.copy(), 0.0).guesses[:1] == [[guess]]

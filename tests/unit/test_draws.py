@@ -293,9 +293,3 @@ def test_what_is_multiplied_is_the_same_in_every_layout(distribution):
     for layout in LAYOUTS[1:]:
         for x, y in zip(usual, drawn(replace(problem, layout=layout)), strict=True):
             np.testing.assert_array_equal(x, y)
-    turned = replace(problem, layout="tt")
-    a, b, _ = (
-        inside(buffer, place) for buffer, place in zip(buffers(turned), places(turned), strict=True)
-    )
-    np.testing.assert_array_equal(a.T, usual[0])
-    np.testing.assert_array_equal(b.T, usual[1])

@@ -173,7 +173,6 @@ CASES = {
     "38_half_any_rows": Problem(77, 55, 33, "bfloat16", offset=1, layout="tt"),
     "35_half_multicast": Problem(304, 200, 104, "bfloat16", layout="nt"),
     "42_half_one_wave": Problem(304, 200, 104, "bfloat16", padding=8, layout="tn"),
-    "10_block_tile_128": Problem(301, 203, 102, padding=1, layout="tt"),
 }
 
 
