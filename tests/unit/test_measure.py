@@ -182,7 +182,7 @@ def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(job
     message = (
         "GPU-1: 24 distribution=exact: the problem could not be set up: the reference is incorrect"
     )
-    with pytest.raises(InputError, match=f"{message}; {remark}; no fault of"):
+    with pytest.raises(InputError, match=f"{message}; {remark}; no kernel is at fault"):
         outcomes(run)
     assert run.records() == []
 
