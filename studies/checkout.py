@@ -61,6 +61,7 @@ class Checkout:
         """Run Snakemake, which must end with the exit code; returns what it printed."""
         done = self.snakemake(*arguments, cores=cores, timeout=timeout)
         assert done.returncode == code, done.stdout[-8000:]
+        assert "--- Logging error ---" not in done.stdout, done.stdout[-8000:]
         return done.stdout
 
     def write(self, path: str, text: str) -> Path:

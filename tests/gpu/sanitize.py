@@ -33,17 +33,17 @@ AT_MOST = 20
 
 
 def chosen(kernel: Kernel) -> list[Configuration]:
-    """Return the first and the last configuration, or of what copies asynchronously, where each
-    waits elsewhere, at most AT_MOST of all.
+    """Return the first and the last configuration in each layout, or of what copies asynchronously,
+    where each waits elsewhere, at most AT_MOST of all.
     """
-    legal = [
-        configuration
-        for configuration, objection in kernel.expand({}, kernel.element_types[:1])
-        if not objection
-    ]
-    if kernel.compute_capability or kernel.architecture:
-        return legal[:: -(-len(legal) // AT_MOST)]
-    return list(dict.fromkeys([legal[0], legal[-1]]))
+    waits = bool(kernel.compute_capability or kernel.architecture)
+    taken = []
+    for layout in kernel.layouts:
+        every = kernel.expand({}, kernel.element_types[:1], layouts=[layout])
+        legal = [configuration for configuration, objection in every if not objection]
+        step = -(-len(legal) * len(kernel.layouts) // AT_MOST)
+        taken += legal[::step] if waits else dict.fromkeys([legal[0], legal[-1]])
+    return taken
 
 
 def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[Problem]:
@@ -89,7 +89,8 @@ def main(folder: Path, share: str, only_compile: bool) -> None:
         tf32 = kernel.precision == "tf32"
         small = [
             problem
-            for problem in problems(kernel.element_types[0], tf32)
+            for layout in kernel.layouts
+            for problem in problems(kernel.element_types[0], kernel.precision, layout)
             if (problem.m, problem.n, problem.k) in SHAPES
         ]
         for configuration, row in rows:

@@ -4,6 +4,7 @@ the same time.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,8 @@ def test_every_launch_gives_the_same_bits(gpu, kernel, element_type, tmp_path):
     binaries, wrong = compiled(gpu, kernel, element_type, tmp_path), []
     deep = Problem(256, 512, 4096, element_type=element_type, beta=0.5)
     wide = waves(gpu, element_type=element_type, beta=0.5)
-    for problem in (deep, uneven(replace(deep, m=135, n=262)), wide, uneven(wide)):
+    every = (deep, uneven(replace(deep, m=135, n=262)), wide, uneven(wide))
+    for problem in (replace(one, layout=layout) for layout in kernel.layouts for one in every):
         use(gpu, problem)
         for configuration, launch in launches(gpu, kernel, binaries, problem):
             verdict = judge(gpu.check(launch), problem, kernel.precision == "tf32")
@@ -335,7 +337,9 @@ def test_launches_in_two_streams_at_once_do_not_disturb_each_other(
     binaries, wrong = compiled(gpu, kernel, element_type, tmp_path), []
     lanes = Lane(gpu), Lane(gpu)
     first, other = pair(element_type)
-    for both in ((first, other), (waves(gpu, element_type=element_type, beta=0.5), other)):
+    wide = waves(gpu, element_type=element_type, beta=0.5)
+    for pairs, layout in product(((first, other), (wide, other)), kernel.layouts):
+        both = [replace(problem, layout=layout) for problem in pairs]
         for configuration, binary in binaries.items():
             if able(gpu, kernel, configuration, *both):
                 complaints = at_once(gpu, kernel, configuration, binary, lanes, *both)
@@ -350,6 +354,8 @@ def test_two_streams_with_one_workspace_do_disturb_each_other(gpu, tmp_path):
     kernel = next(kernel for kernel in KERNELS if kernel.workspace and not kernel.architecture)
     both, wrong = pair("float32"), []
     for configuration, binary in compiled(gpu, kernel, "float32", tmp_path).items():
+        if not able(gpu, kernel, configuration, *both):
+            continue
         names = [{**problem.names(), **gpu.names} for problem in both]
         size = max(kernel.workspace_of(configuration, each) or 0 for each in names)
         shared = cuda.mem_alloc(size)

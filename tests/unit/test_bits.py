@@ -3,6 +3,7 @@ place, layout, or with other threads.
 """
 
 import threading
+from dataclasses import replace
 
 import pytest
 from host import host
@@ -62,7 +63,7 @@ static T part_of(int K, int part, int parts, const T *a, const T *b, int ldb) {
   return sum;
 }
 """
-SAME = "same: every launch, rows, layout, processors"
+SAME = "same: every launch, rows, alignment, processors"
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def compared(worker, candidate, problem=THIN):
 
 def differing(*questions):
     """The answers where these differ, on a machine with one core too, of which there is no half."""
-    every = {"every_launch", "rows", "layout", *["processors"] * (cores() > 1)}
+    every = {"every_launch", "rows", "alignment", *["processors"] * (cores() > 1)}
     return {name: name in questions for name in every}
 
 
@@ -99,7 +100,7 @@ def differing(*questions):
         ("plain", differing()),
         ("batch", differing("rows")),
         ("place", differing("rows")),
-        ("layout", differing("layout")),
+        ("layout", differing("alignment")),
         ("threads", differing("processors")),
         ("clock", {"every_launch": True}),
         ("arrival", {"every_launch": True}),
@@ -109,6 +110,13 @@ def test_planted_orders_of_summation_are_found(worker, monkeypatch, how, expecte
     monkeypatch.setenv("PLANTED", how)
     found = compared(worker, worker.planted)
     assert {name: bool(each) for name, each in found.items()} == expected
+
+
+def test_a_batch_in_which_no_row_is_repeated_says_nothing_of_rows(worker, monkeypatch):
+    asked = [bits.Asked("every_launch", replace(THIN, m=4))] * 2
+    monkeypatch.setattr(bits, "launches", lambda *given: asked)
+    monkeypatch.setenv("PLANTED", "place")
+    assert compared(worker, worker.planted) == {"every_launch": None}
 
 
 def test_all_processors_are_used_again_after_the_half(worker, monkeypatch):
@@ -141,7 +149,7 @@ def test_the_first_difference_names_both_problems_and_rows(worker, monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("problem", "kind", "meets", "batches", "layouts"),
+    ("problem", "kind", "meets", "batches", "alignments"),
     [
         (SQUARE, "cpu", lambda p: True, [256, 200, 65, 16, 1], 2),
         (SQUARE, "cpu", lambda p: p.m % 64 == 0, [256, 128, 64], 2),
@@ -154,12 +162,12 @@ def test_the_first_difference_names_both_problems_and_rows(worker, monkeypatch, 
     ],
 )
 def test_batches_are_what_a_kernel_takes_and_take_milliseconds(
-    problem, kind, meets, batches, layouts
+    problem, kind, meets, batches, alignments
 ):
     asked = list(bits.launches(problem, kind, lambda p: "" if meets(p) else "needs it"))
     assert [each.problem.m for each in asked if each.question == "rows"] == batches[1:]
     assert {each.problem.m for each in asked if each.question != "rows"} == {batches[0]}
-    assert sum(each.question == "layout" for each in asked) == layouts
+    assert sum(each.question == "alignment" for each in asked) == alignments
     assert all(meets(each.problem) for each in asked)
     assert [each.busy for each in asked if each.question == "every_launch"] == [False, True] * 4
 
@@ -186,6 +194,6 @@ def test_the_confirmation_compares_bits_once_and_no_failure_there_counts(
     said = {(row["kernel"], row["process"]): row["bits"] for row in rows if row["bits"] is not None}
     assert said == {
         ("a", 1): SAME,
-        ("b", 1): "same: every launch, layout, processors; differ: rows",
+        ("b", 1): "same: every launch, alignment, processors; differ: rows",
         ("c", 1): SAME.replace("same", "not tested"),
     }

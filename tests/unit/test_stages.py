@@ -114,6 +114,29 @@ def test_a_terminal_shows_what_is_left_in_one_line(show, tmp_path, columns):
     assert screen.getvalue().endswith("1:00\n")  # of the live line nothing stays
 
 
+def test_rules_of_others_have_no_log_and_were_perhaps_not_planned(show):
+    screen, handler, send = show()
+    send("run_info", stats=PLANNED)
+    for jobid, rule in enumerate(("compile", "of_a_checkpoint")):
+        send("job_info", jobid=jobid, rule_name=rule, output=["made"], log=[])
+        send("job_finished", job_id=jobid)
+    handler.close()
+    assert [line.split() for line in screen.getvalue().splitlines()] == [
+        ["of_a_checkpoint", "0:00"]
+    ]
+
+
+def test_a_log_of_an_earlier_run_hides_no_line_of_this_one(show, tmp_path):
+    screen, handler, send = show()
+    send("run_info", stats=PLANNED)
+    log = written(tmp_path / "1.log", "Warning: old\n" * 3)
+    begin(send, 1, "compile", log)
+    handler.look()
+    log.write_text("Warning: new\n")
+    send("job_finished", job_id=1)
+    assert screen.getvalue().splitlines()[-1] == "Warning: new"
+
+
 def test_why_jobs_failed_is_left_to_the_end_and_other_errors_are_said_once(show):
     screen, handler, send = show()
     send(text="Building DAG of jobs...")
@@ -143,7 +166,8 @@ def test_what_is_no_run_on_this_machine_is_shown_as_snakemake_says_it(show):
     send(text="Building DAG of jobs...")
     send("resources_info", "Provided remote nodes: 4", nodes=4)
     send("run_info", "Job stats", stats=PLANNED)
-    assert screen.getvalue() == "Provided remote nodes: 4\nJob stats\n"
+    handler.close()
+    assert screen.getvalue() == "Building DAG of jobs...\nProvided remote nodes: 4\nJob stats\n"
     for asked in ASKED:
         screen, handler, send = show(100, **{asked: True})
         send(text="Building DAG of jobs...")

@@ -77,9 +77,9 @@ class Cublas:
         """Let launches that are made from now on use so many multiprocessors; 0 for all (cuBLAS
         documentation, cublasSetSmCountTarget).
         """
-        for name in HANDLES & vars(self).keys() if sms != self.sms else ():
+        changed, self.sms = sms != self.sms, sms
+        for name in HANDLES & vars(self).keys() if changed else ():
             cublas.set_sm_count_target(vars(self)[name], sms)
-        self.sms = sms
 
     def version(self) -> str:
         """Return the library's version: `13.1.0`."""

@@ -8,7 +8,7 @@ is open, while the device executes the round.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import c_char, c_double, c_float, c_int, c_void_p
 from dataclasses import replace
 from functools import partial
@@ -44,8 +44,8 @@ FREE_SHARED = 48 << 10
 """Bytes of shared memory that a block gets without asking for more."""
 OF_SMS = ("sm_count", "clusters_of_4")
 """The values of a device that are smaller with fewer multiprocessors."""
-BUSY_ROUNDS = 12_500
-"""Of multiply-adds, with which other work keeps the device busy: some 50 ms on an H200."""
+BUSY_ROUNDS = 20_000
+"""Of multiply-adds, with which other work keeps half of the device busy: some 20 ms on an H200."""
 READING_SECONDS = 0.02
 """How long a reading of NVML serves; it takes the host about a millisecond."""
 
@@ -250,14 +250,16 @@ class Cuda(Device):
     def busy(self) -> Iterator[None]:
         stream, memory = cuda.Stream(), self._support.allocate(4, "other work")
         fma = self._support.function("peak_fma", "iffP")
-        # about half of the threads of each multiprocessor, of every second one a few more
-        blocks = 9 * self._names["sm_count"] // 2, 1
+        # A launch begins on the other half of the multiprocessors: where a block of its own takes
+        # all registers of one, it shares none.
+        blocks = max(1, self._names["sm_count"] // 2), 1
         fma.prepared_async_call(blocks, (256, 1, 1), stream, BUSY_ROUNDS, 0.999, 0.001, int(memory))
         try:
             yield
         finally:
-            stream.synchronize()
-            self._support.free(memory)
+            with suppress(cuda.Error):  # after a fault nothing works; the launch has said it
+                stream.synchronize()
+                self._support.free(memory)
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self._at.look()

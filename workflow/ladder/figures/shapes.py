@@ -53,7 +53,9 @@ def over_algorithm(data: View, row: Mapping[str, Any]) -> float:
 
 def aligned_to(row: Mapping[str, Any]) -> int:
     """Return the bytes, 16 at most, at whose multiples all rows of a problem's operands begin."""
-    problem = Problem(row["m"], row["n"], row["k"], padding=row["padding"])
+    problem = Problem(
+        row["m"], row["n"], row["k"], padding=row["padding"], layout=row.get("layout", "nn")
+    )
     size = ELEMENT_TYPES[row["element_type"]].size
     return math.gcd(16, *(size * ld for ld in (problem.lda, problem.ldb, problem.ldc)))
 

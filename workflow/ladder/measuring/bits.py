@@ -29,7 +29,7 @@ WORK = {"cpu": 2e8, "cuda": 2e11}
 """The operations of the largest batch, by device kind: a launch takes milliseconds."""
 FEWEST = 65
 """The rows of the largest batch, however many operations these are."""
-LAYOUTS = (("16,32,48", 0), ("1,3,5", "1,3,5"))
+ALIGNMENTS = (("16,32,48", 0), ("1,3,5", "1,3,5"))
 """Padding and offset: rows on boundaries of 32 bytes, and where no vector can begin."""
 
 
@@ -63,10 +63,10 @@ def launches(problem: Problem, kind: str, unmet: Callable[[Problem], str]) -> It
     yield Asked("processors", largest)
     for batch in smaller:
         yield Asked("rows", batch)
-    for padding, offset in LAYOUTS:
+    for padding, offset in ALIGNMENTS:
         other = replace(largest, padding=padding, offset=offset)
         if not unmet(other):
-            yield Asked("layout", other)
+            yield Asked("alignment", other)
 
 
 def compare(
@@ -81,6 +81,8 @@ def compare(
     """
     question, rows = asked.question, np.arange(len(result))
     if result is first:
+        if len(result) <= REPEATED_ROWS:  # no row of A is there twice
+            return
         question, rows = "rows", rows % REPEATED_ROWS
     bits, expected = f"u{result.itemsize}", first[rows]
     differ = result.view(bits) != expected.view(bits)

@@ -263,7 +263,7 @@ class Session:
 
         try:
             return self.retry(attempt)
-        except Failure:
+        except (Failure, InputError):  # such as too little memory: what was timed must be kept
             return Bits()
 
     def time_group(

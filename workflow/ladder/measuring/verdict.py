@@ -129,7 +129,7 @@ class Bits:
     """Of the same operands at other addresses, beside other work and alone."""
     rows: str = NOT_TESTED
     """Of the same row of A, in a batch of more rows and in another place."""
-    layout: str = NOT_TESTED
+    alignment: str = NOT_TESTED
     """With other leading dimensions and alignments."""
     processors: str = NOT_TESTED
     """With half of the cores or multiprocessors."""
@@ -137,7 +137,7 @@ class Bits:
 
     @property
     def text(self) -> str:
-        """The column `bits`: `same: every launch, layout; differ: rows; not tested: processors`."""
+        """The column `bits`: `same: every launch, alignment; differ: rows; not tested: processors`."""
         questions = {
             verdict: [
                 name.replace("_", " ") for name, value in vars(self).items() if value == verdict

@@ -293,16 +293,20 @@ class Worker:
     def _result(self, asked: bits.Asked, candidate: Candidate, files: Files) -> NDArray[Any]:
         """Return the result of a launch on operands at new addresses, M x N."""
         device, p = self.device, asked.problem
-        operands = device.operands(p)
+        operands, goes_on = device.operands(p), True
         try:
             device.limit(asked.question == "processors")
             launch = self._launch(candidate, files)
             with device.busy() if asked.busy else nullcontext():
                 device.check(launch)
             return device.look()[3][: p.m * p.ldc].reshape(p.m, p.ldc)[:, : p.n]
+        except Refused as refusal:
+            goes_on = not refusal.fatal
+            raise
         finally:
-            device.limit(half=False)
-            device.free(operands)
+            if goes_on:
+                device.limit(half=False)
+                device.free(operands)
 
     def _time(self, request: protocol.Time) -> Iterator[Answer]:
         """Time candidates side by side. Yield the samples of each and the verdict on them as soon

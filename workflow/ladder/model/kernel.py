@@ -479,7 +479,7 @@ class Kernel:
                 "element_type": configuration.element_type,
                 "multiples": list(self.multiples),
                 "parameters": parameters
-                | (transposes(configuration.layout) if len(self.layouts) > 1 else {}),
+                | (transposes(configuration.layout) if list(self.layouts) != ["nn"] else {}),
             }
             return json.dumps(request)
         element = ELEMENT_TYPES[configuration.element_type]

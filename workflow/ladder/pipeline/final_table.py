@@ -170,7 +170,8 @@ def nothing_measured(files: Collection[Path], written: Collection[Path]) -> str:
     if not measured or any(session(path)["measured"] for path in measured if path in written):
         return ""
     last = max(map(last_time, measured)).astimezone()
-    folder = Path(*measured[0].parts[:2])
+    parts = measured[0].parts  # in a module, a prefix is before `results`
+    folder = Path(*parts[: parts.index("results") + 2])
     return (
         f"Nothing to {'measure' if written else 'do'}: measured {last:%Y-%m-%d %H:%M}. To measure "
         f"again, remove {folder} or run in another folder"

@@ -96,6 +96,7 @@ class LogHandler(LogHandlerBase):
         event = getattr(record, "event", None)
         if hasattr(record, "nodes"):
             self.submits, self.is_live = True, False
+            self._print_kept()
         if self.submits or record.levelno == logging.WARNING:
             if text := self.format(record):
                 self._print(text)
@@ -104,8 +105,11 @@ class LogHandler(LogHandlerBase):
             Thread(target=self._tick, daemon=True).start()
         elif event == "job_info" and self.counts and record.output:  # the last job makes nothing
             name = record.rule_name
-            stage = self.stages.setdefault(name, _Stage(name, self.counts[name], clock.now()))
-            stage.jobs.append(_Job(Path(record.log[0])))
+            stage = self.stages.setdefault(
+                name, _Stage(name, self.counts.get(name, 1), clock.now())
+            )
+            # the rules of a workflow around this one may have no log
+            stage.jobs.append(_Job(Path(next(iter(record.log), os.devnull))))
             self.running[record.jobid] = stage, stage.jobs[-1]
         elif event == "job_finished":
             self.ended += 1
@@ -145,8 +149,12 @@ class LogHandler(LogHandlerBase):
             self.release()
 
     def _read(self, job: _Job) -> None:
-        text = job.log.read_text(errors="replace") if job.log.exists() else ""
-        lines = text.split("\n")[:-1]
+        try:
+            lines = job.log.read_text(errors="replace").split("\n")[:-1]
+        except OSError:  # it is not there yet
+            return
+        if len(lines) < job.read:  # those of an earlier run were read
+            job.read = 0
         for line in lines[job.read :]:
             if found := PROGRESS.match(line):
                 job.done, job.total, job.left = (int(number or 0) for number in found.groups())
@@ -164,7 +172,8 @@ class LogHandler(LogHandlerBase):
             text = f"{stage.name}  {stage.counted()}{stage.left()}".rstrip()
             text += f" · {self.ended} of {self.counts['total']} jobs"
             text += f" · {clock.minutes(clock.now() - self.start)}"
-        self._print(text[: os.get_terminal_size(self.stream.fileno()).columns - 1], end="")
+        columns = os.get_terminal_size(self.stream.fileno()).columns or 80  # 0 is not known
+        self._print(text[: columns - 1], end="")
 
     def _print(self, text: str, end: str = "\n") -> None:
         """Print in place of the live line."""
@@ -175,7 +184,11 @@ class LogHandler(LogHandlerBase):
     def close(self) -> None:
         """Print what was kept, unless jobs failed."""
         self.closed.set()
-        for text in self.kept if not self.failed else ():
+        if not self.failed:
+            self._print_kept()
+        super().close()
+
+    def _print_kept(self) -> None:
+        for text in self.kept:
             self._print(text)
         self.kept = []
-        super().close()
