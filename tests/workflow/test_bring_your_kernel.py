@@ -32,7 +32,8 @@ NaN from it again, a GPU another one.
 BEFORE = """
 #include <cstddef>
 #define __global__
-struct Index { int x, y; } blockIdx, threadIdx;
+struct Index { int x, y; };
+thread_local Index blockIdx, threadIdx;  // two launches at once have their own
 """
 RUN = """
 extern "C" void run(int M, int N, int K, float alpha, const float *A, int lda, const float *B, int ldb, float beta, float *C, int ldc) {

@@ -30,9 +30,13 @@ in_module = workflow.modifier.namespace is not None  # of another workflow
 if not in_module:
     engine.without_pandas()
 
+# The profile's logger has imported the package before the rules were read: of another checkout, perhaps.
+CHECKOUTS = [Path(workflow.basedir), Path(workflow.basedir).parent]
+OURS = [folder for folder in CHECKOUTS if (folder / "workflow" / "ladder").exists()]
+
 with (
     clear_errors(),
-    start.installation_checked(sys.executable, places.HOME),
+    start.installation_checked(sys.executable, *OURS[:1] or [places.HOME]),
 ):
     start.check_version("0.1.0")  # as in pyproject.toml
     # Snakemake runs scripts by this very variable, without quotes, and has no setting for it.

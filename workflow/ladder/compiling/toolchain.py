@@ -146,6 +146,8 @@ def compiler_version(compiler: str) -> str:
     """
     if compiler != "cc" and (gpus := simulated()):
         return str(gpus.compiler_version(compiler))
+    if compiler == "triton":
+        return f"triton {triton_version() or 'missing'}, {_version('ptxas')}"
     return _version(compiler)
 
 
@@ -155,8 +157,6 @@ def _version(compiler: str) -> str:
         nvcc()  # whose package all of them need
     if compiler == "nvrtc":
         return importlib.metadata.version("nvidia-cuda-nvrtc")
-    if compiler == "triton":
-        return f"triton {triton_version() or 'missing'}, {_version('ptxas')}"
     command = (nvcc(),) if compiler == "nvcc" else (ptxas(),) if compiler == "ptxas" else cc()
     done = subprocess.run(
         [*command, "--version"], env=environment(), capture_output=True, text=True, check=False

@@ -235,11 +235,15 @@ class View:
         """Return the rung that a rung improves, by its header or as the one before it; None if it
         was not measured.
         """
-        rungs = [name for name in self.kernels if is_rung(name)]
-        below = dict(zip(rungs[1:], rungs, strict=False)).get(kernel)
         header = known().get(kernel)
-        base = header.builds_on if header and header.builds_on else below
-        return base if base in rungs else None
+        base = header.builds_on if header and header.builds_on else self._below.get(kernel)
+        return base if base in self._below else None
+
+    @cached_property
+    def _below(self) -> dict[str, str | None]:
+        """The rung before each rung."""
+        rungs = [name for name in self.kernels if is_rung(name)]
+        return dict(zip(rungs, [None, *rungs], strict=False))
 
     def gain(self, kernel: str, other: str, problem: str) -> Mapping[str, Any] | None:
         """Return the row of `pairs` for a rung's gain over another one, or what `over` computes if
@@ -312,8 +316,9 @@ class View:
         chosen = list(dict.fromkeys([*first, *fastest[: MOST // 2], *here]))[:MOST]
         return [kernel for kernel in self.kernels if kernel in chosen]
 
+    @cached_property
     def colors(self) -> dict[str, Any]:
-        """Return the color of each kernel and baseline, in hues that color-blind readers can
+        """The color of each kernel and baseline, in hues that color-blind readers can
         distinguish.
         """
         palette = sns.color_palette("colorblind")

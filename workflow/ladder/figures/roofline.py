@@ -31,7 +31,7 @@ def roofline(data: View) -> Figure:
     drawn = kernels[kernels["intensity"] > 0]  # kernels that declare no traffic have no intensity
     l1 = l1_tb_s(data.environment) if data.environment["kind"] == "cuda" else None
     bandwidth = l1 or data.environment["peaks"]["copy_tb_s"]
-    height, colors, named = 5.2, data.colors(), []
+    height, colors, named = 5.2, data.colors, []
     figure, (axes,) = panels(1, height)
     highest = max(1.7 * data.peak if data.peak else 0, 1.5 * data.rate(rows["tflops"].max()))
     ridge = (data.peak or highest) / data.rate(bandwidth)  # where the roof meets the peak
@@ -90,9 +90,7 @@ def modeled(data: View) -> pd.DataFrame:
     """Return the measured configurations that the model of issue covers, of kernels that the
     confirmation did not find incorrect.
     """
-    rated = data.summary[
-        data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colors())
-    ]
+    rated = data.summary[data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colors)]
     return rated.merge(data.models[[*KEY, "issue_tflops"]].dropna(), on=KEY)
 
 
@@ -104,7 +102,7 @@ def issue(data: View) -> Figure:
     rows = rows.loc[rows.groupby(["kernel", "configuration"])["tflops"].idxmax()]
     height = 5.6
     figure, (axes,) = panels(1, height)
-    colors, named = data.colors(), []
+    colors, named = data.colors, []
     crowded = rows["kernel"].value_counts().max() > MOST
     rows = rows.assign(x=data.rate(rows["issue_tflops"]), y=data.rate(rows["tflops"]))
     for kernel in data.names:

@@ -41,9 +41,7 @@ def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, color: Any, size: flo
 
 def _drawing_order(data: View, names: Sequence[str]) -> list[str]:
     """Return names of kernels and baselines; those without a color come first, below the others."""
-    return sorted(
-        names, key=lambda kernel: (kernel in data.baselines, data.colors()[kernel] != GRAY)
-    )
+    return sorted(names, key=lambda kernel: (kernel in data.baselines, data.colors[kernel] != GRAY))
 
 
 def _ranked(data: View) -> pd.DataFrame:
@@ -89,7 +87,7 @@ def _draw_squares(
     """
     squares = data.best[data.best["square"]].sort_values("m")
     size = ELEMENT_TYPES[data.element_type].size
-    colors, dashes, named, values = data.colors(), data.dashes(), [], [100.0]
+    colors, dashes, named, values = data.colors, data.dashes(), [], [100.0]
     for kernel in _drawing_order(data, names):
         rows, color = squares[squares["kernel"] == kernel], colors[kernel]
         value, lower, upper = ends(rows, RATIO, 100)
@@ -128,7 +126,7 @@ def _draw_others(axes: Axes, data: View, shapes: Sequence[str], limits: tuple[fl
     """Draw a row per problem: a dot for each kernel, with a bar between the ends of its interval,
     and the fastest kernel's name and share. Return how many points are outside the limits.
     """
-    colors, outside = data.colors(), 0
+    colors, outside = data.colors, 0
     for kernel in _drawing_order(data, [name for name in data.names if name not in data.apart]):
         rows = data.best[(data.best["kernel"] == kernel) & data.best["problem"].isin(shapes)]
         value, lower, upper = ends(rows, RATIO, 100)
@@ -180,7 +178,7 @@ def performance(data: View) -> Figure:
     handles: list[Artist] = []
     if not of_lines:  # otherwise the lines have names
         handles = [
-            Line2D([], [], color=data.colors()[kernel], marker="o", label=data.nice(kernel))
+            Line2D([], [], color=data.colors[kernel], marker="o", label=data.nice(kernel))
             for kernel in [*data.prominent, data.reference]
         ]
     gray = [data.brief(kernel) for kernel in data.kernels if kernel not in data.prominent]

@@ -41,7 +41,7 @@ def installation_checked(python: str, root: Path) -> Iterator[None]:
     """Raise `InputError` at the end of the body unless the jobs, which `python` runs, get the
     package whose home is `root`. The other process looks meanwhile.
 
-    Snakemake itself always gets it, because it imports packages from the folder of a Snakefile.
+    Snakemake itself gets that of its environment, which the jobs do, too.
     """
     command = [python, "-c", "from ladder.core.places import HOME; print(HOME)"]
     with subprocess.Popen(
