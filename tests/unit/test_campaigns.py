@@ -183,7 +183,7 @@ def test_a_kernel_that_cannot_be_used_matters_to_a_campaign_that_chooses_it(chec
 @pytest.mark.parametrize(
     ("submits", "name", "message"),
     [
-        (True, "default", r"config/default\.yaml: partitions: missing, and this machine's devices"),
+        (True, "default", r"config/default\.yaml: partitions: missing; submitted jobs run"),
         (False, "foo", "results/foo: got no campaign of this name; expected results/default, or"),
     ],
 )

@@ -67,7 +67,7 @@ def test_the_schema_has_the_fields_of_the_classes():
         ("die(11)", 1, {"status": "launch_error", "wrong": None, "us": None}),
         ("hang()", 1, {"status": "timeout"}),
         ("slow(9); right()", 0, {"of_rung": None}),
-        (OF_BATCH, 0, {"bits": {"every_launch": "same", "rows": "differ", "layout": "same"}}),
+        (OF_BATCH, 0, {"bits": {"every_launch": "same", "rows": "differ", "alignment": "same"}}),
     ],
 )
 def test_a_verdict_says_as_data_what_the_text_says(trials, does, code, expected):

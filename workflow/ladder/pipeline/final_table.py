@@ -171,7 +171,7 @@ def nothing_measured(files: Collection[Path], written: Collection[Path]) -> str:
         return ""
     last = max(map(last_time, measured)).astimezone()
     parts = measured[0].parts  # in a module, a prefix is before `results`
-    folder = Path(*parts[: parts.index("results") + 2])
+    folder = Path(*parts[: (parts.index("results") if "results" in parts else 0) + 2])
     return (
         f"Nothing to {'measure' if written else 'do'}: measured {last:%Y-%m-%d %H:%M}. To measure "
         f"again, remove {folder} or run in another folder"
