@@ -4,6 +4,7 @@ test_documented.py.
 
 import re
 import shutil
+from importlib.metadata import version
 
 import pytest
 from ladder.cli import publish
@@ -37,9 +38,9 @@ def test_dropping_a_kernel_is_all_it_takes(project):
     project.write("kernels/cpu/91_mine.c", swept)
     project.ok("--configfile", config, "--until", "aggregate")
     log = project.logged()
+    kept = not version("snakemake").startswith("9.0.")  # which keeps no log with a logger plugin
     for rule in ("measure", "compile"):  # its own job and no other
-        # with a logger plugin, Snakemake 9.0 keeps no log
-        assert log.count(f"\nlocalrule {rule}:") == (1 if log else 0)
+        assert log.count(f"\nlocalrule {rule}:") == int(kept)
     summary = project.table("tiny/*/summary.csv")
     mine = summary[summary["kernel"] == "91_mine"]
     assert mine["configuration"].tolist() == ["U=1", "U=2"] * 2
