@@ -25,7 +25,7 @@ order so often.
 """
 ROWS = (1, 16, 65, 200)
 """Batches beside the largest: of one row, a vector; of one small tile; of whole tiles and a rest."""
-WORK = {"cpu": 2e8, "cuda": 2e11}
+WORK = {"cpu": 1e8, "cuda": 2e11}
 """The operations of the largest batch, by device kind: a launch takes milliseconds."""
 FEWEST = 65
 """The rows of the largest batch, however many operations these are."""

@@ -298,7 +298,7 @@ class Worker:
             device.limit(asked.question == "processors")
             launch = self._launch(candidate, files)
             with device.busy() if asked.busy else nullcontext():
-                device.check(launch)
+                device.compute(launch)
             return device.look()[3][: p.m * p.ldc].reshape(p.m, p.ldc)[:, : p.n]
         except Refused as refusal:
             goes_on = not refusal.fatal
