@@ -223,6 +223,13 @@ class Device(ABC):
         """
 
     @abstractmethod
+    def differ(self, other: Any, rows: int) -> tuple[int, int, float, float] | None:
+        """Return the first element of the last result whose bits are not those of the result in
+        `other` operands, of which row i modulo `rows` is the like of row i: its row and column, and
+        both values. None if there is none.
+        """
+
+    @abstractmethod
     def sample(self, launch: Launch, times: int, cold: bool = False, fresh: bool = False) -> Sample:
         """Return a sample of `times` launches back to back, without the host in between if the
         device can do that. Of the samples that will be timed together, make the one with the most

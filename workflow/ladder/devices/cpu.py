@@ -368,6 +368,16 @@ class Cpu(Device):
         )
         return a, b, c, result
 
+    def differ(self, other: Operands, rows: int) -> tuple[int, int, float, float] | None:
+        result, first = (inside(at.results[0], at.places[2]) for at in (self._at, other))
+        first = first[np.arange(len(result)) % rows]
+        bits = f"u{result.itemsize}"
+        differ = result.view(bits) != first.view(bits)
+        if not differ.any():
+            return None
+        row, column = (int(place) for place in np.unravel_index(differ.argmax(), differ.shape))
+        return row, column, float(result[row, column]), float(first[row, column])
+
     def sample(self, launch: Launch, times: int, cold: bool = False, fresh: bool = False) -> Sample:
         at, step = self._at, view_step(self.given)
         if times > len(at.results):

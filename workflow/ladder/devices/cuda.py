@@ -271,6 +271,9 @@ class Cuda(Device):
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self._at.look()
 
+    def differ(self, other: Operands, rows: int) -> tuple[int, int, float, float] | None:
+        return self._at.differ(other, rows)
+
     def _run_as_busy(self, run: Callable[[], None]) -> None:
         """Run to the end and count the time as busy."""
         start, end = cuda.Event(), cuda.Event()
