@@ -95,25 +95,11 @@ def test_a_baseline_is_asked_what_kernels_are(worker):
 OLD, BEFORE, BEHIND = "C[(size_t)m * ldc + n]", "Acc sum = 0;", "C[(size_t)M * ldc] = 1;"
 STORE = f"{OLD} = (alpha == 0 ? 0 : alpha * sum) + (beta == 0 ? 0 : beta * {OLD});"
 WRONG = {
-    "lda is ignored": ("m * lda", "m * K", "padding=1 exact"),
     "ldb is ignored": ("k * ldb", "k * N", "padding="),
     "ldc is ignored": ("m * ldc", "m * N", "padding="),
-    "M and N are swapped": (
-        "int m = 0; m < M",
-        "int t = M, u = M = N, v = N = t, m = 0; m < (M < N ? M : N)",
-        "M=1 N=129 K=1 ",
-    ),
-    "alpha is ignored": ("alpha * sum", "sum", "alpha="),
     "beta is taken for 1": ("beta * C", "C", "beta="),
-    "beta is ignored": ("+ (beta", "+ 0 * (beta", "beta="),
-    "C is read where beta is 0": ("(beta == 0 ? 0 : beta", "(beta", "M=1 N=1 K=1 exact"),
     "the last of K is left out": ("k < K", "k < K - (K > 1)", "K=257 "),
     "K beyond 1024 is left out": ("k < K", "k < K && k < 1024", "K=1025 "),
-    "the last row is left out where M is odd": (
-        "m < M",
-        "m < M - (M % 2 && M > 64)",
-        "M=127 N=1 K=63 ",
-    ),
     "a float where the type is double": ("Acc sum", "float sum", ""),
     "ldb is tied to lda": ("k] * B", "k] * (ldb - N == lda - K) * B", "padding=1,0,0 "),
     "ldc is tied to ldb": (BEFORE, f"ldc = N + 2 * (ldb - N); {BEFORE}", "padding=0,1,0 "),
@@ -121,11 +107,6 @@ WRONG = {
         "sum = 0",
         "sum = ((size_t)A ^ (size_t)B | (size_t)B ^ (size_t)C) % 16 != 0",
         "offset=1,0,0 ",
-    ),
-    "C is divided by alpha": (
-        STORE,
-        f"{OLD} = alpha * (sum + (beta == 0 ? 0 : beta / alpha * {OLD}));",
-        "alpha=0 ",
     ),
     "C is left as it is where alpha is 0": (STORE, f"if (alpha != 0) {STORE}", "alpha=0 "),
     "NaN is written where alpha is 0": (
@@ -143,11 +124,6 @@ WRONG = {
         f"{STORE} if (alpha == 0 && sum != sum) {BEHIND}",
         "alpha=0 beta=-0.5 nonfinite",
     ),
-    "C counts only where it is finite": (
-        "(beta == 0",
-        f"(beta == 0 || {OLD} - {OLD} != 0",
-        "beta=0.75 nonfinite ",
-    ),
     "what is not finite becomes 0": ("(alpha == 0", "(alpha == 0 || sum - sum != 0", "nonfinite"),
     "A is overwritten beside C": (BEFORE, f"{BEHIND} {BEFORE}", "M=1 N=1 K=1 exact"),
     # on the CPU by a count: one launch does not show it, and the next does
@@ -158,7 +134,7 @@ WRONG = {
     ),
 }
 """What is replaced in a right kernel, and a part of the problem's description. A float is no fault
-in float32.
+in float32. `tests/frauds/frauds.yaml` has others.
 """
 
 
