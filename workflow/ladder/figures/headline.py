@@ -61,9 +61,9 @@ def headline(data: View) -> Figure:
             share, y, f" {share:.3g} % ", va="center", ha="right" if inside else "left", zorder=4
         )
     held = data.sustained[data.sustained["problem"] == data.headline].set_index("kernel")
-    ends = 100 * held.reindex(rows.index)[["ratio_low", "ratio_high"]]
-    for y, (low, high) in enumerate(ends.to_numpy()):
-        interval(axes, low, high, y + SUSTAINED_AT)
+    for kernel in rows.index.intersection(held.index):
+        low, high = 100 * held.loc[kernel, ["ratio_low", "ratio_high"]]
+        interval(axes, low, high, rows.index.get_loc(kernel) + SUSTAINED_AT)
     axes.axvline(100, color="#000000", zorder=3)
     axes.set_xlim(0, 1.13 * max(100, *shares))
     rows_of(axes, [_label(str(kernel)) for kernel in rows.index])
