@@ -3,13 +3,16 @@
 import statistics
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import fields
 
 import pandas as pd
 from ladder.analysis.kernel_model import SECTOR_BYTES
 from ladder.claims.definitions import NOTHING
+from ladder.core.stats import geometric_mean
 from ladder.core.types import ELEMENT_TYPES
 from ladder.figures.data import lettered
 from ladder.figures.shapes import ACCURATE
+from ladder.measuring.verdict import Bits
 from ladder.model.kernel import COMPILERS
 
 from book import loops
@@ -240,6 +243,25 @@ def languages(story: Story, name: str, problem: str, *kernels: str) -> str:
     return f"{whence(views[0])}:\n\n{table}"
 
 
+def bits(story: Story, name: str, element_type: str) -> str:
+    """Return on how many problems the results of each kernel and baseline of a published campaign
+    are the same bits, by question, and how many times the time of the fastest it takes.
+    """
+    data = story.campaign(name, element_type)
+    asked = data.best[data.best["bits"].notna()]
+    slower = asked.groupby("problem")["tflops"].transform("max") / asked["tflops"]
+    questions = [each.name.replace("_", " ") for each in fields(Bits) if each.name != "differences"]
+    rows = []
+    for kernel, own in asked.groupby("kernel", sort=False):
+        same = own["bits"].str.extract("same: ([^;]*)", expand=False).fillna("").str.split(", ")
+        counts = (sum(question in each for each in same) for question in questions)
+        mean = number(geometric_mean(list(slower[own.index])), "×")
+        rows.append([kernel_text(str(kernel)), *map(str, counts), mean])
+    columns = ["GEMM", *questions, "time over the fastest"]
+    notes = f"Same bits, on how many of {asked['problem'].nunique()} problems."
+    return f"{whence(data)}. {notes}\n\n{markdown_table(columns, rows)}"
+
+
 TABLES: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
@@ -255,6 +277,7 @@ TABLES: dict[str, Callable[..., str]] = {
         tried,
         power_limit,
         unseen,
+        bits,
         gates,
         answers,
         claimed,

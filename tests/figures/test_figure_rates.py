@@ -129,8 +129,11 @@ def test_the_headline_has_a_bar_for_each_step_and_the_numbers_of_all_others(data
         highest = max(highest, row["ratio_high"])
     assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx(bars)
     assert len(bars) == 6  # rung 08 is the program of rung 07
-    held = data.sustained.set_index("kernel")["ratio"]["16_thin_edge"]
-    assert f"({100 * held:.3g} % sustained)" in caption(figure)
+    held = data.sustained.set_index("kernel")
+    assert f"({100 * held['ratio']['16_thin_edge']:.3g} % sustained)" in caption(figure)
+    ends = [list(line.get_xdata()) for line in figure.axes[0].get_lines()]
+    row = held.loc["05_register_tile"]
+    assert pytest.approx([100 * row["ratio_low"], 100 * row["ratio_high"]]) in ends
     texts = " ".join(words(figure))
     assert all(f"{100 * ratio:.3g} %" in texts for ratio in rungs["ratio"])
     expected = f"From {bars[0]:.3g} % to {max(bars):.3g} % of cuBLAS in {len(bars)} steps"

@@ -19,7 +19,7 @@ from ladder.storage.dataset_layout import read_environment
 from planted import written
 from small_story import PUBLISHED, answer, checkout, fill, publish, say
 
-from book import loops, pages, rungs
+from book import loops, pages, rungs, tables
 from book.__main__ import main
 from book.data import Story
 
@@ -228,6 +228,17 @@ def test_the_figure_of_precisions_has_cublas_and_the_fastest_rung_of_each_precis
     assert len(re.findall("FP32, rung 02</text>", text)) == 1
     # a checkout without these data
     assert "TFLOP/s" in precisions.write([], tmp_path / "empty.svg").read_text()
+
+
+def test_bits_are_counted_by_question_with_what_they_cost(small):
+    story = Story(small)
+    data = story.campaign("d/test")
+    said = {"01_first": "same: every launch, rows; differ: alignment", "02_second": "differ: rows"}
+    data.best = data.best.assign(bits=data.best["kernel"].map(said))
+    table = tables.bits(story, "d/test", "float32")
+    assert (
+        "| `01_first` | 1 | 1 | 0 | 0 | ×2.00 |\n| `02_second` | 0 | 0 | 0 | 0 | ×1.00 |" in table
+    )
 
 
 MEASURED = re.compile(

@@ -157,6 +157,7 @@ IN_A_CLONE: list[tuple[Way, list[str]]] = [
             "snakemake --cores all --config campaign=compilers",
             "snakemake --cores all --config campaign=laptop",
             "snakemake --cores all --config campaign=beyond-cublas",
+            "snakemake --cores all --config campaign=bits",
             "snakemake --cores all --configfile config/languages.yaml",
             "snakemake --cores 8 --resources gpu=4",
             "CUDA_VISIBLE_DEVICES=1 snakemake --cores 1",

@@ -360,15 +360,19 @@ def test_what_a_campaign_lacks_is_told(judge_run):
     assert f"  ratio-05: 2 not measured yet ({lacks})\n" in text
     assert "  ratio-10: reproduced\n" in text
 
-    def as_warm(data):
-        for row in data.rows["best"]:
-            if (row["kernel"], row["problem"]) == ("05_register_tile", "4096"):
-                row |= {"ratio": math.nan, "tflops": math.nan}
-        return data
+    for reason, state in (("", "not measured yet"), ("as warm: why", "not applicable here")):
 
-    text = report.text(list(judge_run(27, as_warm).values()))
-    lacks = "this campaign has no rate of 05_register_tile 4096 warm"
-    assert f"  ratio-05: 1 reproduced, 1 not measured yet ({lacks})\n" in text
+        def unrated(data, reason=reason):
+            for row in data.rows["best"]:
+                if (row["kernel"], row["problem"]) == ("05_register_tile", "4096"):
+                    row |= {"ratio": math.nan, "tflops": math.nan, "reason": reason}
+            return data
+
+        text = report.text(list(judge_run(27, unrated).values()))
+        lacks = "this campaign has no rate of 05_register_tile 4096 warm" + " as warm" * bool(
+            reason
+        )
+        assert f"  ratio-05: 1 reproduced, 1 {state} ({lacks})\n" in text
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from ladder.model.problem import Problem
 from planted import C_RIGHT, HOME, c_kernel, written
 
 NUMBERS = itertools.count(900)
-FURTHER = [gauntlet.describe(exactly(problem)) for problem in gauntlet.LONG + gauntlet.FAR]
+FURTHER = [gauntlet.describe(exactly(problem)) for problem in gauntlet.LONG + gauntlet.OF_CPU]
 ASKED = {
     element_type: [*map(gauntlet.describe, gauntlet.problems(element_type)), *FURTHER]
     for element_type in ("float32", "float64")
@@ -79,7 +79,7 @@ def test_a_problem_without_addresses_for_it_is_left_out(run, monkeypatch):
     monkeypatch.setattr("ladder.devices.cpu.mmap.mmap", Mock(side_effect=refused))
     verdict, tried = run(C_RIGHT)
     assert (verdict.status, verdict.reason) == ("correct", "")
-    assert verdict.gauntlet_problems == len(tried) - len(gauntlet.FAR)
+    assert verdict.gauntlet_problems == len(tried) - 1
 
 
 def test_a_baseline_is_asked_what_kernels_are(worker):
@@ -95,25 +95,11 @@ def test_a_baseline_is_asked_what_kernels_are(worker):
 OLD, BEFORE, BEHIND = "C[(size_t)m * ldc + n]", "Acc sum = 0;", "C[(size_t)M * ldc] = 1;"
 STORE = f"{OLD} = (alpha == 0 ? 0 : alpha * sum) + (beta == 0 ? 0 : beta * {OLD});"
 WRONG = {
-    "lda is ignored": ("m * lda", "m * K", "padding=1 exact"),
     "ldb is ignored": ("k * ldb", "k * N", "padding="),
     "ldc is ignored": ("m * ldc", "m * N", "padding="),
-    "M and N are swapped": (
-        "int m = 0; m < M",
-        "int t = M, u = M = N, v = N = t, m = 0; m < (M < N ? M : N)",
-        "M=1 N=129 K=1 ",
-    ),
-    "alpha is ignored": ("alpha * sum", "sum", "alpha="),
     "beta is taken for 1": ("beta * C", "C", "beta="),
-    "beta is ignored": ("+ (beta", "+ 0 * (beta", "beta="),
-    "C is read where beta is 0": ("(beta == 0 ? 0 : beta", "(beta", "M=1 N=1 K=1 exact"),
     "the last of K is left out": ("k < K", "k < K - (K > 1)", "K=257 "),
-    "K beyond 1024 is left out": ("k < K", "k < K && k < 1024", "K=1030 "),
-    "the last row is left out where M is odd": (
-        "m < M",
-        "m < M - (M % 2 && M > 64)",
-        "M=127 N=1 K=63 ",
-    ),
+    "K beyond 1024 is left out": ("k < K", "k < K && k < 1024", "K=1025 "),
     "a float where the type is double": ("Acc sum", "float sum", ""),
     "ldb is tied to lda": ("k] * B", "k] * (ldb - N == lda - K) * B", "padding=1,0,0 "),
     "ldc is tied to ldb": (BEFORE, f"ldc = N + 2 * (ldb - N); {BEFORE}", "padding=0,1,0 "),
@@ -121,11 +107,6 @@ WRONG = {
         "sum = 0",
         "sum = ((size_t)A ^ (size_t)B | (size_t)B ^ (size_t)C) % 16 != 0",
         "offset=1,0,0 ",
-    ),
-    "C is divided by alpha": (
-        STORE,
-        f"{OLD} = alpha * (sum + (beta == 0 ? 0 : beta / alpha * {OLD}));",
-        "alpha=0 ",
     ),
     "C is left as it is where alpha is 0": (STORE, f"if (alpha != 0) {STORE}", "alpha=0 "),
     "NaN is written where alpha is 0": (
@@ -143,11 +124,6 @@ WRONG = {
         f"{STORE} if (alpha == 0 && sum != sum) {BEHIND}",
         "alpha=0 beta=-0.5 nonfinite",
     ),
-    "C counts only where it is finite": (
-        "(beta == 0",
-        f"(beta == 0 || {OLD} - {OLD} != 0",
-        "beta=0.75 nonfinite ",
-    ),
     "what is not finite becomes 0": ("(alpha == 0", "(alpha == 0 || sum - sum != 0", "nonfinite"),
     "A is overwritten beside C": (BEFORE, f"{BEHIND} {BEFORE}", "M=1 N=1 K=1 exact"),
     # on the CPU by a count: one launch does not show it, and the next does
@@ -158,7 +134,7 @@ WRONG = {
     ),
 }
 """What is replaced in a right kernel, and a part of the problem's description. A float is no fault
-in float32.
+in float32. `tests/frauds/frauds.yaml` has others.
 """
 
 
@@ -227,7 +203,9 @@ def test_a_kernel_in_the_style_of_a_tutorial_is_correct(run, style):
     assert verdict.nan_at_alpha_0 == (style != "a branch for alpha 0")
 
 
-ODD = sum(problem.m % 2 for problem in [*gauntlet.problems("float32"), *gauntlet.LONG])
+ODD = sum(
+    problem.m % 2 for problem in [*gauntlet.problems("float32"), *gauntlet.LONG, *gauntlet.OF_CPU]
+)
 
 
 @pytest.mark.parametrize(

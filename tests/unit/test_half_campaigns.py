@@ -1,22 +1,21 @@
-"""The campaigns of 16-bit elements: the problems that nothing was tuned on are those that a rule
-with a seed draws.
-"""
+"""The problems that no kernel was tuned on are those that a rule with a seed draws."""
 
 import math
 import random
 from collections.abc import Collection
 
+import pytest
 import yaml
 from planted import HOME
 
-STEPS, LEAST, MOST = (8, 64, 1), 2**21, 2**39
+STEPS, MOST = (8, 64, 1), 2**39
 """Of sizes; of products in a problem."""
 TRIED = (*range(2027, 2034), *range(5001, 5009), *range(6001, 6030))
 """Seeds of earlier draws, which changes to the rungs were tried on."""
+CAMPAIGNS = {"half-unseen": (7002, 44, 2**21), "headline": (7001, 8, 2**30)}
+"""Seed, number of problems, and the fewest products of one."""
 OF_MODELS = [[4096, 14336, 4096], [8192, 28672, 8192], [16, 4096, 4096], [1, 4096, 4096]]
-"""Layers of a language model of 8 and of 70 billion parameters, and two that write one word each
-for 16 readers and for one.
-"""
+"""Layers of language models, which earlier draws had."""
 
 
 def size(generator, low: int, high: int, step: int) -> int:
@@ -24,12 +23,14 @@ def size(generator, low: int, high: int, step: int) -> int:
     return max(1, round(drawn / step)) * step
 
 
-def drawn(seed: int, known: Collection[tuple[int, ...]] = ()) -> list[tuple[int, ...]]:
-    """Return 44 problems: squares, few rows, a long K and anything in turn; sizes from 1 to 16384,
+def drawn(
+    seed: int, number: int = 44, least: int = 2**21, known: Collection[tuple[int, ...]] = ()
+) -> list[tuple[int, ...]]:
+    """Return problems: squares, few rows, a long K and anything in turn; sizes from 1 to 16384,
     multiples of 8, of 64 and of nothing.
     """
     generator, shapes = random.Random(seed), []
-    while len(shapes) < 44:
+    while len(shapes) < number:
         step = STEPS[len(shapes) % len(STEPS)]
         kind = len(shapes) % 4
         if kind == 0:
@@ -41,24 +42,27 @@ def drawn(seed: int, known: Collection[tuple[int, ...]] = ()) -> list[tuple[int,
                 3: [(16, 16384, step)] * 3,
             }
             shape = tuple(size(generator, *limits) for limits in ranges[kind])
-        if LEAST <= math.prod(shape) <= MOST and shape not in {*known, *shapes}:
+        if least <= math.prod(shape) <= MOST and shape not in {*known, *shapes}:
             shapes.append(shape)
     return shapes
 
 
-def test_the_unseen_problems_are_drawn_by_the_rule():
+def problems_of(campaign: str):
+    return yaml.safe_load((HOME / "config" / f"{campaign}.yaml").read_text())["problems"]["cuda"]
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+def test_the_unseen_problems_are_drawn_by_the_rule(campaign):
     """They are those that no rung was tuned on, and that earlier draws did not have. Some have
     padded rows.
     """
-    (squares, *others), problems = (
-        yaml.safe_load((HOME / "config" / name).read_text())["problems"]["cuda"]
-        for name in ("half.yaml", "half-unseen.yaml")
-    )
-    known = {(n, n, n) for n in squares["square"]}
-    known |= {tuple(problem) for problem in [*others, *OF_MODELS]}
-    for earlier in TRIED:
-        known |= {*drawn(earlier)}
-    unseen = [dict(zip("MNK", shape, strict=True)) for shape in drawn(2034, known)]
-    for problem in unseen[4::5]:
+    squares, *others = problems_of("half")
+    known = {(n, n, n) for n in squares["square"]} | set(map(tuple, [*others, *OF_MODELS]))
+    known = known.union(*map(drawn, TRIED))
+    known = known.union(drawn(2034, known=known))  # as it is published
+    expected = [
+        dict(zip("MNK", shape, strict=True)) for shape in drawn(*CAMPAIGNS[campaign], known)
+    ]
+    for problem in expected[4::5]:
         problem["padding"] = [8, 8, 8]
-    assert problems == [*OF_MODELS, *unseen]
+    assert [each for each in problems_of(campaign) if "M" in each] == expected

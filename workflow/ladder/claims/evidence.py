@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.dataset import Dataset
+from ladder.analysis.finalists import AS_WARM
 from ladder.analysis.repeatability import FEWEST_MACHINES, Limit, LimitKey, limit_key
 from ladder.claims.definitions import COUNT, IDENTITY, Claim, Columns, Key, columns
 from ladder.core import verdicts
@@ -193,7 +194,8 @@ def lacking(claim: Claim, data: Data, key: Key) -> list[str]:
     """Return the parts of an item's key that no row of the data has: its problem, for example, if
     that was not measured.
 
-    If rows have all of them, a kernel has no rate there: it failed, or its cold time is as warm.
+    If rows have all of them, a kernel has no rate there: it failed, or its cold time is `AS_WARM`,
+    which the words then say.
     """
     item = claim.item(key)
     rows, best = data.rows.get(claim.table, ()), data.rows["best"]
@@ -202,7 +204,8 @@ def lacking(claim: Claim, data: Data, key: Key) -> list[str]:
         place = {"kernel": item[name], "problem": item["problem"], "state": item["state"]}
         rated = chosen(best, columns(place))
         if not lacks and all(pd.isna(row["tflops"]) for row in rated):
-            lacks = [f"rate of {' '.join(place.values())}"]
+            why = [AS_WARM for row in rated if AS_WARM in str(row["reason"])]
+            lacks = [f"rate of {' '.join([*place.values(), *why])}"]
     return lacks
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ladder.analysis.finalists import AS_WARM
 from ladder.analysis.repeatability import Limit, LimitKey, limits
 from ladder.claims.definitions import COUNT, NEAR, NOTHING, Claim, Key, read
 from ladder.claims.evidence import Data, Finding, Row, find, lacking, of_samples, over_machines
@@ -382,8 +383,11 @@ def held_against(root: Path, data: Data) -> list[dict[str, Any]]:
             if key in findings:
                 entries.append(_judged(claim, data, findings[key], known.get(key), between, count))
             else:
-                entry = _entry(claim, data.name, NOTHING, None, known.get(key))
-                entries.append(entry | {"lacks": lacking(claim, data, key)})
+                lacks = lacking(claim, data, key)
+                # a cold time that would be the warm one is no item of its own
+                state = ELSEWHERE if AS_WARM in str(lacks) else NOTHING
+                entry = _entry(claim, data.name, state, None, known.get(key))
+                entries.append(entry | {"lacks": lacks})
         if not keys:
             entries.append(_entry(claim, data.name, NOTHING))
     return entries

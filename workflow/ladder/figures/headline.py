@@ -8,9 +8,12 @@ from matplotlib.figure import Figure
 
 from ladder.figures.data import View
 from ladder.figures.layout import finish, inches, panels, rows_of
+from ladder.figures.rungs import interval
 from ladder.model.kernel_file import is_rung, known
 
 FASTER, SLOWER = "#009e73", "#56b4e9"
+SUSTAINED_AT = 0.27
+"""Below the middle of a bar, whose height is 0.76."""
 MOST = 12
 """The most rungs that all have a bar. Of more, only steps have one."""
 
@@ -57,16 +60,20 @@ def headline(data: View) -> Figure:
         axes.text(
             share, y, f" {share:.3g} % ", va="center", ha="right" if inside else "left", zorder=4
         )
+    held = data.sustained[data.sustained["problem"] == data.headline].set_index("kernel")
+    for kernel in rows.index.intersection(held.index):
+        low, high = 100 * held.loc[kernel, ["ratio_low", "ratio_high"]]
+        interval(axes, low, high, rows.index.get_loc(kernel) + SUSTAINED_AT)
     axes.axvline(100, color="#000000", zorder=3)
     axes.set_xlim(0, 1.13 * max(100, *shares))
     rows_of(axes, [_label(str(kernel)) for kernel in rows.index])
     axes.set_xlabel(f"% of {reference} (line), {data.where()}")
-    held = data.sustained[data.sustained["problem"] == data.headline]
     other = every.drop(rows.index)
     tensor = other.index.isin(data.plain)
     caption = [
         "Single launches. Green: faster than the baseline, by the 95 % interval.",
-        _listed("On tensor cores", other[~tensor], held.set_index("kernel")["ratio"]),
+        "Red: sustained, back to back, by the 95 % interval." if len(held) else "",
+        _listed("On tensor cores", other[~tensor], held["ratio"]),
         _listed("No step up", other[tensor], {}),
     ]
     where = " on CUDA cores" if len(data.plain) < len(data.kernels) else ""

@@ -63,7 +63,8 @@ def longest(rows: pd.DataFrame, column: str) -> float:
     return float((lanes if len(lanes) else rows[column]).max())
 
 
-def _interval(axes: Axes, low: float, high: float, place: int) -> None:
+def interval(axes: Axes, low: float, high: float, place: float) -> None:
+    """Draw a line from one end of an interval to the other."""
     axes.plot([low, high], [place] * 2, "|-", color=INTERVAL, ms=4.0, mew=1.0, lw=1.0, zorder=3)
 
 
@@ -110,7 +111,7 @@ def ladder(data: View) -> Figure:
             zorder=2,
             label=kernel,
         )
-        _interval(axes, lows[place], highs[place], place)
+        interval(axes, lows[place], highs[place], place)
     _rows(axes, data, kernels)
     axes.set_xlim(0, 1.08 * longest(rows.assign(end=highs), "end"))
     broken = [(float(place), THICK, value) for place, value in enumerate(values)]
@@ -155,7 +156,7 @@ def energy(data: View) -> Figure:
     for place, (kernel, row) in enumerate(zip(kernels, rows.to_dict("records"), strict=True)):
         joules, per_joule = three(row["energy_j"]), three(1000 * row["tflop_per_j"])
         table.append({"J": joules, "GFLOP/s/W": per_joule, "flags": letters(row)})
-        _interval(axes, row["energy_low_j"], row["energy_high_j"], place)
+        interval(axes, row["energy_low_j"], row["energy_high_j"], place)
         axes.plot(
             row["energy_j"], place, "o", color=_color(data, kernel), ms=7.0, zorder=4, label=kernel
         )

@@ -31,6 +31,7 @@ PROBLEMS = (
     Problem(32, 33, 48, padding=1),
     Problem(33, 31, 1, padding=2),
     Problem(35, 29, 2),  # `exact` has 23 bits in B where K is 1, in A where it is 2
+    Problem(64, 64, 64),
     Problem(63, 65, 129, offset=3, padding=1, alpha=-1.0, beta=0.5),
     Problem(64, 32, 64, beta=-0.5),
     Problem(65, 63, 15, padding=7),
@@ -41,7 +42,7 @@ PROBLEMS = (
     Problem(191, 67, 200, beta=0.5),
     Problem(255, 257, 33),
     Problem(257, 255, 70, padding=8, alpha=-2.0),
-    Problem(300, 5, 1030, padding=1, beta=1.0),
+    Problem(300, 5, 1025, padding=1, beta=1.0),
     Problem(5, 515, 515, alpha=0.5),
     Problem(130, 259, 516, padding=2, offset=2, alpha=-1.0, beta=0.5),
     # each of the strides, and of the addresses, may be the one that does not suit vector accesses
@@ -53,6 +54,7 @@ PROBLEMS = (
     Problem(96, 64, 80, padding="4,8,0", offset="0,0,1", beta=-1.0),
     Problem(37, 41, 29, padding="3,0,5", offset="2,1,3", alpha=-0.5, beta=2.0),
     Problem(65, 34, 8, padding="1,0,2", alpha=0.0, beta=-0.5),
+    Problem(34, 65, 8, alpha=0.0),
     # rows of A and B begin at multiples of 16 bytes, as some kernels need it, but those of C do
     # not, and no size is a multiple of anything
     Problem(3, 5, 7, padding="1,3,3", alpha=-0.5, beta=2.0),
@@ -64,8 +66,8 @@ PROBLEMS = (
 """Problems on whole numbers, compared to the bit. alpha and beta are powers of two; `offset` and
 `padding` are in elements.
 """
-AT_ONCE = Problem(40, 48, 64, beta=0.75, distribution="normal")
-"""On a CPU, launches in two threads at once on this one as well."""
+AT_ONCE = Problem(40, 48, 64, beta=0.7, distribution="normal")
+"""On a CPU, launches in two threads at once on this one as well. No 16-bit type has this beta."""
 ROUNDED = (
     Problem(61, 67, 1031, padding=1, alpha=1.25, beta=-0.75),
     Problem(67, 61, 300, distribution="nonfinite"),
@@ -88,9 +90,13 @@ bit.
 
 LONG = (Problem(1, 65_537, 1), Problem(65_537, 1, 1))
 """For kernels alone: sizes beyond 16 bits."""
-FAR = (Problem(4, 8, 4, alpha=-1.0, beta=0.5, padding=",".join(3 * [str((1 << 31) - (1 << 20))])),)
-"""For kernels on a CPU alone: an element's place is beyond 32 bits, with a sign or without. No
-memory may be read behind the last element.
+OF_CPU = (
+    Problem(1, 1, 65_537),
+    Problem(4, 8, 4, alpha=-1.0, beta=0.5, padding=",".join(3 * [str((1 << 31) - (1 << 20))])),
+)
+"""For kernels on a CPU alone: a K beyond 16 bits, for which one thread of a GPU would take long;
+and places of elements beyond 32 bits, with a sign or without. There no memory may be read behind
+the last element.
 """
 
 STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -121,9 +127,9 @@ def problems(element_type: str, precision: str = "", layout: str = "nn") -> Sequ
 
 def of_kernel(kernel: Kernel, element_type: str, layout: str = "nn") -> list[Problem]:
     """Return the gauntlet of a kernel that needs nothing, compiled for a layout: also `LONG`, and
-    `FAR` on a CPU.
+    `OF_CPU` on a CPU.
     """
-    further = (*LONG, *(FAR if kernel.kind == "cpu" else ()))
+    further = (*LONG, *(OF_CPU if kernel.kind == "cpu" else ()))
     exact = [
         exactly(replace(problem, element_type=element_type, layout=layout), kernel.precision)
         for problem in further
