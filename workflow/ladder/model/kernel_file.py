@@ -7,9 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ladder.core import places, yaml_schema
+from ladder.core import places, store, yaml_schema
 from ladder.core.errors import InputError, nearest, one_of
 from ladder.core.expressions import Number, evaluate
+from ladder.core.files import digest
 from ladder.core.types import KINDS, OF_CUDA
 from ladder.model.baselines import BASELINE_JOB, BASELINES, is_baseline
 from ladder.model.kernel import INCLUDE, KIND_OF, SUFFIXES, Configuration, Kernel
@@ -137,11 +138,22 @@ def parse(path: Path) -> Kernel:
     ]
     header |= {"needs": [*needs, *header.get("needs", [])]}
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, sidecar=sidecar, **header)
-    _check_keys(kernel, header)
-    _check_expressions(kernel, header)
     _check_place(kernel)
-    _check_code(kernel)
+    read = [path, *kernel.includes]
+    key = digest(["parsed", _code(), kernel.digest, list(map(str, read))])
+    if not store.take(key):  # each start of Snakemake reads all kernels
+        _check_keys(kernel, header)
+        _check_expressions(kernel, header)
+        _check_code(kernel)
+        store.keep(key, b"valid")
     return kernel
+
+
+@lru_cache
+def _code() -> str:
+    """Return a digest of the modules by which a kernel is checked."""
+    folders = Path(__file__).parent, Path(places.__file__).parent
+    return digest([file.read_text() for each in folders for file in sorted(each.glob("*.py"))])
 
 
 def _check_place(kernel: Kernel) -> None:
@@ -152,14 +164,17 @@ def _check_place(kernel: Kernel) -> None:
     """
     if not kernel.builds_on:
         return
-    folders = (place / "kernels" / kernel.kind for place in places.both())
-    paths = [path for folder in (kernel.path.parent, *folders) for path in _files(folder)]
+    base, of_places = kernel.builds_on, (place / "kernels" / kernel.kind for place in places.both())
+    folders = [kernel.path.parent, *of_places]
+    named = (folder / f"{base}{suffix}" for folder in folders for suffix in SUFFIXES[kernel.kind])
+    if base != kernel.name and any(_is_kernel(path, kernel.kind) for path in named):
+        return
+    paths = [path for folder in folders for path in _files(folder)]
     others = [path.stem for path in paths if path != kernel.path and _is_kernel(path, kernel.kind)]
-    misspelled = kernel.builds_on not in others and nearest(kernel.builds_on, others)
-    if misspelled or kernel.builds_on == kernel.name:
+    if base == kernel.name or nearest(base, others):
         raise InputError(
-            f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(kernel.builds_on)}; "
-            f"{one_of(kernel.builds_on, others)}"
+            f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(base)}; "
+            f"{one_of(base, others)}"
         )
 
 
