@@ -174,7 +174,7 @@ class Tries:
         """
         self.session: Session | None = None
         self._best: Entry | None = None
-        self.best_rung = cache(partial(_best_rung, self.lists))
+        self.best_rung = cache(partial(_best_rung, tried=self.path, given=self.lists))
         """Reads all results, once for a problem."""
 
     def once(self) -> Verdict:
@@ -409,7 +409,7 @@ class Tries:
             write_whole(support, compile_support(self.kind, self.arch))
             self.session = Session(self.kind, uuid, support, {}, LIMITS.timeout_seconds, lock=None)
         with ThreadPoolExecutor(1) as pool:  # to look it up takes as long as to start the worker
-            pool.submit(self.best_rung, self.device, self.path, problem)
+            pool.submit(self.best_rung, device=self.device, problem=problem)
             self.session.worker()
         return self.session
 
@@ -490,7 +490,7 @@ class Tries:
         """Return the best rung of the device's own or of published results, compiled. None without
         results, or if it does not run here.
         """
-        best = self.best_rung(device, self.path, problem)
+        best = self.best_rung(device=device, problem=problem)
         if best is None:
             return None
         path, label = best
@@ -547,13 +547,11 @@ class Tries:
         write_whole(self.kept.with_suffix(".json"), json.dumps(note).encode())
 
 
-def _best_rung(given: dict[str, list[str]], *asked: Any) -> tuple[Path, str] | None:
-    """Return what `best_rung` does. It is imported here, while the worker starts: pyarrow takes
-    long.
-    """
+def _best_rung(**asked: Any) -> tuple[Path, str] | None:
+    # imported while the worker starts: pyarrow takes long
     from ladder.cli.best_rung import best_rung
 
-    return best_rung(*asked, given)
+    return best_rung(**asked)
 
 
 def show(step: str) -> None:
