@@ -16,6 +16,14 @@ from ladder.model.baselines import BASELINE_JOB, BASELINES, is_baseline
 from ladder.model.kernel import INCLUDE, KIND_OF, SUFFIXES, Configuration, Kernel
 from ladder.model.problem import Problem
 
+_CODE = digest(
+    [
+        file.read_text()
+        for module in (__file__, places.__file__)
+        for file in sorted(Path(module).parent.glob("*.py"))
+    ]
+)
+"""A digest of the modules by which a kernel is checked."""
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx", ".py"}
 """Suffixes of files that somebody may mean as kernels."""
 
@@ -139,8 +147,7 @@ def parse(path: Path) -> Kernel:
     header |= {"needs": [*needs, *header.get("needs", [])]}
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, sidecar=sidecar, **header)
     _check_place(kernel)
-    read = [path, *kernel.includes]
-    key = digest(["parsed", _code(), kernel.digest, list(map(str, read))])
+    key = digest([_CODE, kernel.digest, *map(str, [path, *kernel.includes])])
     if not store.take(key):  # each start of Snakemake reads all kernels
         _check_keys(kernel, header)
         _check_expressions(kernel, header)
@@ -149,29 +156,19 @@ def parse(path: Path) -> Kernel:
     return kernel
 
 
-@lru_cache
-def _code() -> str:
-    """Return a digest of the modules by which a kernel is checked."""
-    folders = Path(__file__).parent, Path(places.__file__).parent
-    return digest([file.read_text() for each in folders for file in sorted(each.glob("*.py"))])
-
-
 def _check_place(kernel: Kernel) -> None:
     """Raise `InputError` for a misspelled name of the rung that a kernel builds on.
 
     A rung may be copied to a project without the one that it builds on; only a name that looks
     misspelled is refused.
     """
-    if not kernel.builds_on:
+    base = kernel.builds_on
+    if not base or (base != kernel.name and path_of(kernel.kind, base).exists()):
         return
-    base, of_places = kernel.builds_on, (place / "kernels" / kernel.kind for place in places.both())
-    folders = [kernel.path.parent, *of_places]
-    named = (folder / f"{base}{suffix}" for folder in folders for suffix in SUFFIXES[kernel.kind])
-    if base != kernel.name and any(_is_kernel(path, kernel.kind) for path in named):
-        return
-    paths = [path for folder in folders for path in _files(folder)]
+    folders = (place / "kernels" / kernel.kind for place in places.both())
+    paths = [path for folder in (kernel.path.parent, *folders) for path in _files(folder)]
     others = [path.stem for path in paths if path != kernel.path and _is_kernel(path, kernel.kind)]
-    if base == kernel.name or nearest(base, others):
+    if base == kernel.name or (base not in others and nearest(base, others)):
         raise InputError(
             f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(base)}; "
             f"{one_of(base, others)}"
