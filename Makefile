@@ -48,7 +48,7 @@ define INSTALL
 install() { $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -c envs/requirements.lock $(1) "$$@"; } && \
   export PATH="$$PWD/envs:$$PATH" CC=parallel-c++ CXX=parallel-c++ && { install --offline 2> $(VENV)/.offline || install; } && \
   packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && sh envs/trim "$$packages" && \
-  { $(BIN)/python -m compileall -q -j 0 -x '/tests/' "$$packages" > $(VENV)/.not-compiled || true; }
+  { $(BIN)/python -m compileall -q -j 0 -x '/tests/' "$$packages" workflow/ladder > $(VENV)/.not-compiled || true; }
 endef
 
 define NO_PYTHON

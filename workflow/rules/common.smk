@@ -57,8 +57,8 @@ with (
     )
     CAMPAIGN, REPRODUCED = CAMPAIGNS.name, CAMPAIGNS.reproduce_name
     PUBLISHED = places.HOME / dataset_layout.PUBLISHED
-    REDRAWN = datasets.published(PUBLISHED)
     FEATURED = published_index.featured(PUBLISHED)
+    REDRAWN = datasets.published(PUBLISHED, FEATURED)
 
 if workflow.is_main_process:
     warnings = [stray for place in places.both() for stray in strays(place)]

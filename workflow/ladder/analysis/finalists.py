@@ -16,7 +16,8 @@ from ladder.core import verdicts
 from ladder.core.stats import between_processes, median_interval, within_processes
 from ladder.core.types import OF_CUDA
 from ladder.model.baselines import is_baseline
-from ladder.storage.samples import READINGS, rows
+from ladder.storage.dataset_layout import READINGS
+from ladder.storage.samples import rows
 
 AS_WARM = "as warm"
 """The prefix of the reason for a finalist that was not measured cold."""

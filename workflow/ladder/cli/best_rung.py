@@ -9,6 +9,7 @@ from ladder.compiling.compile import capability
 from ladder.core import places
 from ladder.core.stats import paired_ratio
 from ladder.devices.detect import DetectedDevice
+from ladder.measuring.trial import SIZE
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import parse, path_of
 from ladder.model.problem import VARIED, Problem
@@ -16,8 +17,6 @@ from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED, read_environment
 from ladder.storage.samples import is_ranked, is_refused, swept
 
-SIZE = {"cuda": 4096, "cpu": 256}
-"""The size of the square that a kernel is tried on by default."""
 Row = Mapping[str, Any]
 
 

@@ -8,9 +8,8 @@ import sys
 from argparse import REMAINDER, Action, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ladder.core.errors import InputError, clear_errors
 from ladder.core.places import check_folders
@@ -512,6 +511,15 @@ class _Paragraphs(HelpFormatter):
         )
 
 
+class _Version(Action):
+    """Prints the version, which takes longer to look up than to print the help."""
+
+    def __call__(self, parser: ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import version
+
+        parser.exit(0, f"gemm-ladder {version('gemm-ladder')}\n")
+
+
 class Refusing(ArgumentParser):
     """Raises `InputError` for what another parser prints its usage, and ends the process."""
 
@@ -530,9 +538,7 @@ def parser(of: type[ArgumentParser] = ArgumentParser) -> ArgumentParser:
         epilog="`ladder COMMAND --help` explains a command, with an example.",
         formatter_class=_Paragraphs,
     )
-    whole.add_argument(
-        "--version", action="version", version=f"gemm-ladder {version('gemm-ladder')}"
-    )
+    whole.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = whole.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for command, example in COMMANDS.items():
         text = (command.__doc__ or "").replace("\n    ", "\n").strip()

@@ -11,7 +11,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from ladder.cli import sandbox, trial_report
-from ladder.cli.best_rung import SIZE, best_rung
 from ladder.cli.trial_verdict import FAILURES, gravest, of_peak, on_problem
 from ladder.compiling.compile import SUFFIX as BINARY
 from ladder.compiling.compile import Resource, compile_kernel, compile_support
@@ -35,7 +34,7 @@ from ladder.devices.lock import exclusive, uuids
 from ladder.measuring.probe import probe
 from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.session import Session
-from ladder.measuring.trial import LAST, LIMITS, RUNG, Entry, Trial
+from ladder.measuring.trial import LAST, LIMITS, RUNG, SIZE, Entry, Trial
 from ladder.measuring.verdict import OnProblem, Verdict
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign, check_memory
@@ -175,8 +174,8 @@ class Tries:
         """
         self.session: Session | None = None
         self._best: Entry | None = None
-        self.best_rung = cache(partial(best_rung, given=self.lists))
-        """Reads all results, once."""
+        self.best_rung = cache(partial(_best_rung, tried=self.path, given=self.lists))
+        """Reads all results, once for a problem."""
 
     def once(self) -> Verdict:
         """Try the file as it is now, say the results, and return the verdict. Its status is
@@ -341,7 +340,7 @@ class Tries:
         if clock.now() >= self.deadline:
             return problems
         show("compiling")
-        entries = self._compile_and_open(kernel, configurations)
+        entries = self._compile_and_open(kernel, configurations, problems[0])
         show("")
         refused = [entry for entry in entries if entry.status != "compiled"]
         left = [entry for entry in entries if entry.status == "compiled"]
@@ -382,7 +381,7 @@ class Tries:
         return passed
 
     def _compile_and_open(
-        self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]]
+        self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], problem: Problem
     ) -> list[Entry]:
         """Return the compiled configurations. Meanwhile open the worker if the device is free.
 
@@ -397,19 +396,21 @@ class Tries:
         pool.shutdown(wait=False)
         # a device that cannot be opened is an error only when it is needed
         with suppress(OSError, InputError), exclusive(uuids(self.device), wait=False) as (uuid, _):
-            self._open(uuid)
+            self._open(uuid, problem)
         return compiling.result()
 
-    def _open(self, uuid: str) -> Session:
-        """Return the session with its worker started. Raises `InputError` if the device or the
-        support file cannot be used.
+    def _open(self, uuid: str, problem: Problem) -> Session:
+        """Return the session with its worker started, once the best rung on a problem is known too.
+        Raises `InputError` if the device or the support file cannot be used.
         """
         if self.session is None:
             support = folder() / "build" / self.arch / "support.bin"
             support.parent.mkdir(parents=True, exist_ok=True)
             write_whole(support, compile_support(self.kind, self.arch))
             self.session = Session(self.kind, uuid, support, {}, LIMITS.timeout_seconds, lock=None)
-        self.session.worker()
+        with ThreadPoolExecutor(1) as pool:  # to look it up takes as long as to start the worker
+            pool.submit(self.best_rung, device=self.device, problem=problem)
+            self.session.worker()
         return self.session
 
     def _run(
@@ -426,7 +427,7 @@ class Tries:
         """
         with exclusive([self.session.uuid] if self.session else uuids(device)) as (uuid, _):
             # first: if the device cannot be used, the user gets one line of error
-            session = self._open(uuid)
+            session = self._open(uuid, problem)
             session.environment = self._environment(device, session)
             rung, counters = self._rung(device, problem), ""
             beside = {RUNG: rung} if rung else {}
@@ -489,7 +490,7 @@ class Tries:
         """Return the best rung of the device's own or of published results, compiled. None without
         results, or if it does not run here.
         """
-        best = self.best_rung(device, self.path, problem)
+        best = self.best_rung(device=device, problem=problem)
         if best is None:
             return None
         path, label = best
@@ -544,6 +545,13 @@ class Tries:
         write_whole(self.kept.with_suffix(BINARY[self.kind]), best.binary.read_bytes())
         note = {"device": self.device and self.device.slug, "resource": asdict(best.resource)}
         write_whole(self.kept.with_suffix(".json"), json.dumps(note).encode())
+
+
+def _best_rung(**asked: Any) -> tuple[Path, str] | None:
+    # imported while the worker starts: pyarrow takes long
+    from ladder.cli.best_rung import best_rung
+
+    return best_rung(**asked)
 
 
 def show(step: str) -> None:

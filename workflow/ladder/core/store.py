@@ -1,5 +1,5 @@
-"""Keep what was compiled, and YAML that was read, for all campaigns, folders and tries of a user, by
-the digest of all that went into it.
+"""Keep what was compiled, YAML that was read and kernels that were checked, for all campaigns,
+folders and tries of a user, by the digest of all that went into it.
 """
 
 import contextlib

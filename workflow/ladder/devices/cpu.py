@@ -190,6 +190,8 @@ class Cpu(Device):
         self._undo()
         self._at: Operands
         self._waited = False
+        self._gemms: dict[str, Any] = {}
+        """The functions of the shared objects that are loaded."""
 
     def settle(self) -> bool:
         """Wait until no other thread of this process computes; return whether it waited.
@@ -257,15 +259,18 @@ class Cpu(Device):
         # its own file has its own static variables: of two with the same binary, one would find the
         # other's fresh result
         key = hashlib.sha256(f"{kernel.path}-{configuration.slug}\0".encode() + binary).hexdigest()
-        path = Path(self._scratch.name) / f"{key}.so"
-        if not path.exists():
+        if key not in self._gemms:
+            path = Path(self._scratch.name) / f"{key}.so"
             path.write_bytes(binary)
-        try:
-            gemm = ctypes.CDLL(str(path)).gemm
-        except (OSError, AttributeError) as error:
-            raise Refused("launch_error", f"the shared object cannot be used: {error}") from None
-        self._undo()  # loading a library may change the thread's settings
-        gemm.restype = None
+            try:
+                gemm = ctypes.CDLL(str(path)).gemm
+            except (OSError, AttributeError) as error:
+                why = f"the shared object cannot be used: {error}"
+                raise Refused("launch_error", why) from None
+            self._undo()  # loading a library may change the thread's settings
+            gemm.restype = None
+            self._gemms[key] = gemm
+        gemm = self._gemms[key]
         return Launch(lambda *addresses: partial(gemm, *self.arguments(*addresses)))
 
     def baseline(self, name: str, parameters: Mapping[str, int] = MappingProxyType({})) -> Launch:

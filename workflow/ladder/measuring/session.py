@@ -37,8 +37,7 @@ from ladder.model.baselines import BASELINES
 from ladder.model.campaign import Limits
 from ladder.model.hardware_limits import least_us
 from ladder.model.problem import Problem
-from ladder.storage.dataset_layout import contents
-from ladder.storage.samples import READINGS
+from ladder.storage.dataset_layout import READINGS, contents
 
 T = TypeVar("T")
 

@@ -35,8 +35,10 @@ LIMITS = Limits(
 """Six samples are the fewest whose range is a 95 % interval of the median."""
 ANY = 1e9
 """How far the interval of fewer samples reaches, as a factor: it says nothing."""
-GROUP = 6
+GROUP = 8
 """Configurations that are timed in the same rounds, beside the best rung and the last try."""
+SIZE = {"cuda": 4096, "cpu": 256}
+"""The size of the square that a kernel is tried on by default."""
 RUNG, LAST = "rung", "last"
 """What is timed beside the tried kernel: the best rung, and the last correct try."""
 AFTER_TIMEOUT, WITHIN_BUDGET = "after the timeout", "within the budget"

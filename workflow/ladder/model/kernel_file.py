@@ -7,14 +7,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ladder.core import places, yaml_schema
+from ladder.core import places, store, yaml_schema
 from ladder.core.errors import InputError, nearest, one_of
 from ladder.core.expressions import Number, evaluate
+from ladder.core.files import digest
 from ladder.core.types import KINDS, OF_CUDA
 from ladder.model.baselines import BASELINE_JOB, BASELINES, is_baseline
 from ladder.model.kernel import INCLUDE, KIND_OF, SUFFIXES, Configuration, Kernel
 from ladder.model.problem import Problem
 
+_CODE = digest(
+    [
+        file.read_text()
+        for module in (__file__, places.__file__)
+        for file in sorted(Path(module).parent.glob("*.py"))
+    ]
+)
+"""A digest of the modules by which a kernel is checked."""
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx", ".py"}
 """Suffixes of files that somebody may mean as kernels."""
 
@@ -137,10 +146,13 @@ def parse(path: Path) -> Kernel:
     ]
     header |= {"needs": [*needs, *header.get("needs", [])]}
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, sidecar=sidecar, **header)
-    _check_keys(kernel, header)
-    _check_expressions(kernel, header)
     _check_place(kernel)
-    _check_code(kernel)
+    key = digest([_CODE, kernel.digest, *map(str, [path, *kernel.includes])])
+    if not store.take(key):  # each start of Snakemake reads all kernels
+        _check_keys(kernel, header)
+        _check_expressions(kernel, header)
+        _check_code(kernel)
+        store.keep(key, b"valid")
     return kernel
 
 
@@ -150,16 +162,16 @@ def _check_place(kernel: Kernel) -> None:
     A rung may be copied to a project without the one that it builds on; only a name that looks
     misspelled is refused.
     """
-    if not kernel.builds_on:
+    base = kernel.builds_on
+    if not base or (base != kernel.name and path_of(kernel.kind, base).exists()):
         return
     folders = (place / "kernels" / kernel.kind for place in places.both())
     paths = [path for folder in (kernel.path.parent, *folders) for path in _files(folder)]
     others = [path.stem for path in paths if path != kernel.path and _is_kernel(path, kernel.kind)]
-    misspelled = kernel.builds_on not in others and nearest(kernel.builds_on, others)
-    if misspelled or kernel.builds_on == kernel.name:
+    if base == kernel.name or (base not in others and nearest(base, others)):
         raise InputError(
-            f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(kernel.builds_on)}; "
-            f"{one_of(kernel.builds_on, others)}"
+            f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(base)}; "
+            f"{one_of(base, others)}"
         )
 
 

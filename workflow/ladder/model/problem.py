@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ladder.core.types import ELEMENT_TYPES, flops
@@ -168,6 +169,7 @@ def joined(numbers: Sequence[int], of_c: int = 1) -> int | str:
     return numbers[0] if list(numbers) == _three(numbers[0], of_c) else ",".join(map(str, numbers))
 
 
+@lru_cache
 def _three(given: int | str, of_c: int = 1) -> list[int]:
     """Return the numbers of A, B and C. A single number is that of A and B; C has `of_c` times as
     many.

@@ -29,6 +29,7 @@ def imports(module: str) -> frozenset[str]:
     return frozenset(imported - {""})
 
 
+@lru_cache
 def exists(module: str) -> bool:
     """Return whether the package has a module of that name."""
     return path(module).exists()

@@ -1,11 +1,11 @@
 """The datasets that one page shows: those of a campaign, or the published ones drawn again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ladder.storage.dataset_layout import JUDGED, REDRAWN
-from ladder.storage.published_index import featured, kind_of, together
+from ladder.storage.published_index import kind_of, together
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Datasets:
         return [f"{self.folder}/index.html"] if self.kinds else []
 
 
-def published(folder: Path) -> Datasets:
-    """Return the featured run of each published device and campaign, as it is drawn again."""
-    kinds = {group: kind_of(group) for group in featured(folder)}
+def published(folder: Path, groups: Iterable[str]) -> Datasets:
+    """Return the `featured` run of each published device and campaign, as it is drawn again."""
+    kinds = {group: kind_of(group) for group in groups}
     return Datasets(f"results/{REDRAWN}", kinds, together(kinds), list(folder.glob(JUDGED)))
 
 

@@ -23,6 +23,9 @@ TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resource
 DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
 """The tables of a dataset that its figures are drawn from."""
 
+READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "energy_j", "power_w")
+"""Columns with a device's readings of itself during the rounds: the median over the measurement."""
+
 PUBLISHED = Path("results") / "published"
 
 CLAIMS = Path("config") / "claims.yaml"

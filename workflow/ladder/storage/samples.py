@@ -36,8 +36,6 @@ CANDIDATE = ("kernel", "element_type", "configuration")
 """The columns that identify a candidate."""
 BATCH = 1000
 """Rows that are turned into JSON at once."""
-READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "energy_j", "power_w")
-"""Columns with a device's readings of itself during the rounds: the median over the measurement."""
 
 
 def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str, Any]) -> None:
