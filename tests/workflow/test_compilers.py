@@ -17,8 +17,9 @@ campaign: two
 devices: [cuda]
 kernels: ["cuda/8*"]
 compiler: [nvcc, nvrtc]
+baselines: {cuda: [cublas]}
 problems: {cuda: [[5, 6, 7], {square: 8}]}
-measure: {min_samples: 4, max_samples: 4, target: 0.9, race: false}
+measure: {sample_us: 10, min_samples: 4, max_samples: 4, target: 0.9, race: false}
 confirm: {processes: 3, rounds: 3, within: 0.5, finalists: 4}
 """
 LABELS = {"BX=8", "BX=16", "BX=8 compiler=nvrtc", "BX=16 compiler=nvrtc"}

@@ -17,7 +17,7 @@ devices: [cuda]
 libraries: {cublas: [13.2.0.1, {version: 13.10.0.20, folder: own}]}
 kernels: ["cuda/8*"]
 problems: {cuda: [[5, 6, 7]]}
-measure: {min_samples: 4, max_samples: 4, target: 0.000001, race: false, timeout_seconds: 600}
+measure: {sample_us: 10, min_samples: 4, max_samples: 4, target: 0.000001, race: false, timeout_seconds: 600}
 baselines: {cuda: [cublas, cublas_bf16x9]}
 confirm: {processes: 3}
 """
