@@ -35,7 +35,7 @@ def project(make_project):
         project.write(f"{folder}/version", version)
         for name in FILES:
             project.write(f"{folder}/{name}", version)
-    project.ok("--configfile", "config/test.yaml", cores=2)
+    project.ok("results/versions/compared-cuda.svg", "--configfile", "config/test.yaml", cores=2)
     return project
 
 
