@@ -204,11 +204,7 @@ ELSEWHERE: dict[str, list[str]] = {
     ],
     "`.ci/run`, in other words": [
         "make test",
-        "make test-slow",
-        "make test-emulated",
-        "make test-browser",
-        "make test-cutlass",
-        "make test-triton",
+        "python -m pytest -m MARKER",
         "make check-published",
         "make setup-cutlass setup-triton",
         "snakemake --cores 1 published",

@@ -50,7 +50,9 @@ def test_every_rung_compiles_by_nvrtc(tmp_path, monkeypatch):
     """For sm_90, and not optimized, which takes less than half the time.
     `tests/unit/test_other_gpus.py` compiles the first element type for others.
     """
-    monkeypatch.setitem(toolchain.FLAGS, "nvrtc", (*toolchain.FLAGS["nvrtc"], "--Ofast-compile=max"))
+    monkeypatch.setitem(
+        toolchain.FLAGS, "nvrtc", (*toolchain.FLAGS["nvrtc"], "--Ofast-compile=max")
+    )
     text = (
         "campaign: x\nkernels: ['cuda/*']\ncompiler: nvrtc\nelement_types: [float32, float64, "
         "float16]\nproblems: {cuda: [[1, 1, 1]]}"
