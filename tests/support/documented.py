@@ -2,6 +2,7 @@
 below names fails `tests/unit/test_documented.py`.
 """
 
+import json
 import os
 import re
 import shutil
@@ -388,8 +389,19 @@ class Stranger(Project):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        for name in ("docs", "book", "studies", "tests", "results/published"):
+        for name in ("docs", "book", "studies", "tests"):
             shutil.copytree(HOME / name, folder / name)
+        published = folder / "results" / "published"
+        ignored = shutil.ignore_patterns("nvidia-*")  # `make check-published` judges all of them
+        shutil.copytree(HOME / "results" / "published", published, ignore=ignored)
+        synthetic.index(published)
+        claimed = published / "claims.json"
+        entries = [
+            entry
+            for entry in json.loads(claimed.read_text())
+            if not entry["dataset"].startswith("nvidia-")
+        ]
+        claimed.write_text(json.dumps(entries))
         for path, much, little in SHORTER:
             text = (folder / path).read_text()
             assert much in text
