@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = {
-    "package": (171_700, ("workflow",)),
+    "package": (171_650, ("workflow",)),
     "tests": (210_000, ("tests",)),
     "book and studies": (27_000, ("book", "studies", "envs", "kernels")),
 }

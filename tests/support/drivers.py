@@ -86,10 +86,10 @@ class Drivers:
         }
 
 
-def compile_library(source: str, path: Path) -> None:
+def compile_library(source: str, path: Path, *options: str) -> None:
     """Compile a library in C."""
-    options = ["-x", "c", "-w", "-shared", "-fPIC", "-", "-o"]
-    subprocess.run([*toolchain.cc(), *options, path], input=source, text=True, check=True)
+    command = [*toolchain.cc(), "-x", "c", "-w", "-shared", "-fPIC", *options, "-", "-o", path]
+    subprocess.run(command, input=source, text=True, check=True)
 
 
 def make(folder: Path) -> Drivers:
