@@ -28,7 +28,7 @@ OLDEST := .venv-oldest
 STALE := test_pipeline or nothing or limits or timed or script or brackets or compiled
 
 .PHONY: moved all redraw clean wheel setup setup-dev setup-cluster setup-cutlass setup-triton lint lock bench image
-.PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-triton test-container test-slurm test-oldest check-published
+.PHONY: test test-all test-machine test-container test-slurm test-oldest check-published
 # one stage after another, even with `make -j`: they share the cores
 .NOTPARALLEL:
 
@@ -118,12 +118,6 @@ setup-triton: .venv-triton/.ready
 # the quick tests
 test: $(DEV)
 	$(PYTEST) $(TWO)
-
-# The tests of a marker of pyproject.toml; `make test-all` runs those of all these markers.
-test-slow test-emulated test-browser test-cutlass test-triton: test-%: $(DEV)
-	$(PYTEST) $(TWO) -m "$* and not machine"
-test-cutlass: setup-cutlass
-test-triton: setup-triton
 
 # Real ratios, cold caches and BLAS threads need an idle machine: these tests report, and never fail a build.
 test-machine: $(DEV)

@@ -6,10 +6,9 @@ off 5, and a tenth with two parts of K; more parts need more workspace than ther
 aligned to 16 bytes, and is faster; ID 9 is not on this device.
 """
 
-import subprocess
 from pathlib import Path
 
-from ladder.compiling import toolchain
+from drivers import compile_library
 from ladder.devices.libraries import FILES
 
 CUBLAS = "int cublasVersion(void) { return VERSION; }"
@@ -96,7 +95,6 @@ def make(folder: Path, version: int) -> Path:
     """Compile both libraries; returns the folder."""
     folder.mkdir(parents=True)
     for name, source in zip(FILES, (CUBLASLT, CUBLAS), strict=True):
-        options = ["-shared", "-fPIC", "-w", f"-DVERSION={version}", f"-Wl,-soname,{name}"]
-        command = [*toolchain.cc(), "-x", "c", *options, "-", "-o", str(folder / name)]
-        subprocess.run(command, input=source, text=True, check=True)
+        options = f"-DVERSION={version}", f"-Wl,-soname,{name}"
+        compile_library(source, folder / name, *options)
     return folder

@@ -86,6 +86,12 @@ class Drivers:
         }
 
 
+def compile_library(source: str, path: Path, *options: str) -> None:
+    """Compile a library in C."""
+    command = [*toolchain.cc(), "-x", "c", "-w", "-shared", "-fPIC", *options, "-", "-o", path]
+    subprocess.run(command, input=source, text=True, check=True)
+
+
 def make(folder: Path) -> Drivers:
     """Compile both libraries."""
     for name, library, source in (
@@ -93,16 +99,5 @@ def make(folder: Path) -> Drivers:
         ("cuda", "libcuda.so.1", CUDA),
     ):
         (folder / name).mkdir()
-        command = [
-            *toolchain.cc(),
-            "-x",
-            "c",
-            "-w",
-            "-shared",
-            "-fPIC",
-            "-",
-            "-o",
-            str(folder / name / library),
-        ]
-        subprocess.run(command, input=source, text=True, check=True)
+        compile_library(source, folder / name / library)
     return Drivers(folder)

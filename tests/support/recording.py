@@ -3,13 +3,12 @@ it.
 """
 
 import struct
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cuda.bindings import driver
-from ladder.compiling import toolchain
+from drivers import compile_library
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
@@ -85,18 +84,7 @@ def clusters_query(function: str) -> list[str]:
 def make(folder: Path) -> None:
     """Compile the library into a folder."""
     for name in ("libcuda.so.1", "libcuda.so"):
-        command = [
-            *toolchain.cc(),
-            "-x",
-            "c",
-            "-w",
-            "-shared",
-            "-fPIC",
-            "-",
-            "-o",
-            str(folder / name),
-        ]
-        subprocess.run(command, input=SOURCE, text=True, check=True)
+        compile_library(SOURCE, folder / name)
 
 
 def sizes(kernel: Kernel, configuration: Configuration) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from drivers import compile_library
 from host import host
 from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_support
@@ -188,11 +189,6 @@ def test_a_worker_that_was_killed_for_want_of_memory_is_told_apart(
     assert failure.during("on M=1").starved == starved
 
 
-def test_kills_for_want_of_memory_are_counted_by_the_system():
-    assert supervisor.oom_kills() >= 0
-    assert "oom_kill " in Path("/proc/vmstat").read_text()
-
-
 def test_where_no_process_can_be_started_that_is_told(start, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
@@ -230,12 +226,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device) { printf("cuDevicePrima
     [(0, ["cuInit", "cuDeviceGet 0", "cuDevicePrimaryCtxRetain 7"]), (100, ["cuInit"])],
 )
 def test_the_first_gpu_s_context_is_made_as_a_worker_starts(tmp_path, status, called):
-    (tmp_path / "driver.c").write_text(DRIVER % status)
-    subprocess.run(
-        [*toolchain.cc(), "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1"],
-        cwd=tmp_path,
-        check=True,
-    )
+    compile_library(DRIVER % status, tmp_path / "libcuda.so.1")
     code = "from ladder.measuring import worker_start as start; start.make_context()"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -270,10 +261,7 @@ __attribute__((constructor)) static void set(void) { _mm_setcsr(_mm_getcsr() | 0
 
 def test_no_variable_reaches_what_measures(start, monkeypatch, tmp_path):
     plain = start().attributes
-    (tmp_path / "flush.c").write_text(FLUSHES)
-    subprocess.run(
-        [*toolchain.cc(), "-shared", "-fPIC", "flush.c", "-o", "flush.so"], cwd=tmp_path, check=True
-    )
+    compile_library(FLUSHES, tmp_path / "flush.so")
     for setting in [*BENDING.split(), f"LD_PRELOAD={tmp_path / 'flush.so'}"]:
         monkeypatch.setenv(*setting.split("=", 1))
     child = start()

@@ -77,7 +77,8 @@ NOISE = {
 def test_the_interval_covers_the_median(noise, n):
     draw, truth = NOISE[noise]
     samples = draw(np.random.default_rng(n), (4000, n))
-    covered = np.mean([low <= truth <= high for _, low, high in map(median_interval, samples)])
+    _, low, high = median_interval(samples)
+    covered = np.mean((low <= truth) & (truth <= high))
     assert 0.93 <= covered <= 0.97
 
 

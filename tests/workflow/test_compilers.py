@@ -17,8 +17,9 @@ campaign: two
 devices: [cuda]
 kernels: ["cuda/8*"]
 compiler: [nvcc, nvrtc]
+baselines: {cuda: [cublas]}
 problems: {cuda: [[5, 6, 7], {square: 8}]}
-measure: {min_samples: 4, max_samples: 4, target: 0.9, race: false}
+measure: {sample_us: 10, min_samples: 4, max_samples: 4, target: 0.9, race: false}
 confirm: {processes: 3, rounds: 3, within: 0.5, finalists: 4}
 """
 LABELS = {"BX=8", "BX=16", "BX=8 compiler=nvrtc", "BX=16 compiler=nvrtc"}
@@ -49,7 +50,9 @@ def test_every_rung_compiles_by_nvrtc(tmp_path, monkeypatch):
     """For sm_90, and not optimized, which takes less than half the time.
     `tests/unit/test_other_gpus.py` compiles the first element type for others.
     """
-    monkeypatch.setitem(toolchain.FLAGS, "nvrtc", (*toolchain.FLAGS["nvrtc"], "--device-debug"))
+    monkeypatch.setitem(
+        toolchain.FLAGS, "nvrtc", (*toolchain.FLAGS["nvrtc"], "--Ofast-compile=max")
+    )
     text = (
         "campaign: x\nkernels: ['cuda/*']\ncompiler: nvrtc\nelement_types: [float32, float64, "
         "float16]\nproblems: {cuda: [[1, 1, 1]]}"

@@ -16,7 +16,7 @@ campaign: again
 devices: [cuda]
 kernels: ["cuda/8*"]
 problems: {cuda: [{square: 8}]}
-measure: {states: [warm, cold], min_samples: 5, max_samples: 5, max_seconds: 3600, target: 1.0e-06, race: false}
+measure: {sample_us: 10, states: [warm, cold], min_samples: 5, max_samples: 5, max_seconds: 3600, target: 1.0e-06, race: false}
 confirm: {processes: 3, rounds: 5, within: 0.5, seconds: 3600}
 """
 BODIES = {

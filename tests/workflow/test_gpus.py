@@ -21,7 +21,7 @@ devices: [cuda]
 kernels: ["cuda/8*"]
 parameters: {cuda/80_many: {BX: [1, 2]}, cuda/81_more: {BX: [4, 8]}}
 problems: {cuda: [[5, 6, 7]]}
-measure: {min_samples: 10, max_samples: 10, target: 0.000001, race: false, timeout_seconds: 600}
+measure: {sample_us: 10, min_samples: 10, max_samples: 10, target: 0.000001, race: false, timeout_seconds: 600}
 baselines: {cuda: [cublas]}
 confirm: {processes: 0}
 figures: {formats: [pdf]}

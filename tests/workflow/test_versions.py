@@ -17,7 +17,7 @@ devices: [cuda]
 libraries: {cublas: [13.2.0.1, {version: 13.10.0.20, folder: own}]}
 kernels: ["cuda/8*"]
 problems: {cuda: [[5, 6, 7]]}
-measure: {min_samples: 4, max_samples: 4, target: 0.000001, race: false, timeout_seconds: 600}
+measure: {sample_us: 10, min_samples: 4, max_samples: 4, target: 0.000001, race: false, timeout_seconds: 600}
 baselines: {cuda: [cublas, cublas_bf16x9]}
 confirm: {processes: 3}
 """
@@ -35,7 +35,7 @@ def project(make_project):
         project.write(f"{folder}/version", version)
         for name in FILES:
             project.write(f"{folder}/{name}", version)
-    project.ok("--configfile", "config/test.yaml", cores=2)
+    project.ok("results/versions/compared-cuda.svg", "--configfile", "config/test.yaml", cores=2)
     return project
 
 

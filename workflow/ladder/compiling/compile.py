@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,7 +17,7 @@ from typing import Any
 from ladder.compiling import cubin, interface, issue_model
 from ladder.compiling.compilers import CompileError, compile_source
 from ladder.compiling.toolchain import COMPILER, FLAGS, compiler_version, library_folders, versions
-from ladder.core import clock, places, store
+from ladder.core import places, store
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.devices import detect
@@ -26,8 +25,6 @@ from ladder.devices.simulation import simulated
 from ladder.model.kernel import Configuration, Kernel
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
-LINE_SECONDS = 10.0
-"""Seconds between two lines of progress."""
 
 
 @dataclass(frozen=True)
@@ -109,16 +106,7 @@ def compile_kernel(
         with ProcessPoolExecutor(
             min(workers, len(configurations)), context, initializer=_begin_child
         ) as pool:
-            rows, reported = [], clock.now()
-            for row in pool.map(job, configurations):
-                rows.append(row)
-                if clock.now() - reported > LINE_SECONDS:
-                    reported = clock.now()
-                    print(
-                        f"{kernel.id} for {arch}: {len(rows)}/{len(configurations)} compiled",
-                        file=sys.stderr,
-                        flush=True,
-                    )
+            rows = list(pool.map(job, configurations))
     statuses = [row.status for row in rows]
     if "compile_error" in statuses and "compiled" not in statuses:
         _check_compiler(kernel, rows[statuses.index("compile_error")].arch)
