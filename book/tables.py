@@ -73,11 +73,11 @@ def mix(story: Story, problem: str, *kernels: str) -> str:
 
 def counters(story: Story, *kernels: str) -> str:
     """Return what Nsight Compute counted of rungs at the ladder's problem, in their best
-    configurations on one GPU.
+    configurations on one GPU. docs/ladder/README.md explains the columns.
     """
     if story.counts is None:
         raise Unmeasured
-    (gpu, counts), rows = story.counts, []
+    (_, counts), rows = story.counts, []
     for kernel in kernels:
         for row in counts[counts["kernel"] == kernel].to_dict("records"):
             conflicts = row["bank_conflicts"] / max(row["shared_wavefronts"], 1)
@@ -99,9 +99,7 @@ def counters(story: Story, *kernels: str) -> str:
         "bank conflicts",
         "warps wait for",
     ]
-    problem = problem_text(str(int(counts["m"].iloc[0])))
-    note = f"Nsight Compute, one launch at {problem} on one {gpu}"
-    return markdown_table(columns, rows, (0, -1), [note])
+    return markdown_table(columns, rows, (0, -1))
 
 
 def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
