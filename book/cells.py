@@ -32,11 +32,6 @@ def peak(story: Story, kind: str, divisor: str = "1") -> str:
     return f"{number(peak / float(divisor))} {data.unit}"
 
 
-def copy(story: Story, kind: str) -> str:
-    """Return the measured copy bandwidth."""
-    return f"{number(story.view(kind).environment['peaks']['copy_tb_s'])} TB/s"
-
-
 def sms(story: Story, kind: str) -> str:
     """Return the number of multiprocessors."""
     return str(story.view(kind).environment["attributes"]["sm_count"])
@@ -139,7 +134,6 @@ CELLS: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
         peak,
-        copy,
         sms,
         rate,
         share,

@@ -15,7 +15,7 @@ from ladder.core.verdicts import AGAIN
 from book import answers as study_answers
 from book.answers import TOPICS, Answer
 from book.data import Story, Unmeasured
-from book.markdown import kernel_text, markdown_table, problem_text
+from book.markdown import markdown_table, problem_text
 
 ABOVE = "../"
 """From the page with `answers` to the root."""

@@ -1,6 +1,5 @@
 """Make the tables of the pages from published data."""
 
-import statistics
 from collections import Counter
 from collections.abc import Callable
 
@@ -10,7 +9,6 @@ from ladder.claims.definitions import NOTHING
 from ladder.core.types import ELEMENT_TYPES
 from ladder.figures.data import lettered
 from ladder.figures.shapes import ACCURATE
-from ladder.model.kernel import COMPILERS
 
 from book import loops
 from book.data import Story, Unmeasured
@@ -195,34 +193,6 @@ def errors(story: Story, name: str, kernel: str, *distributions: str) -> str:
     )
 
 
-def compilers(story: Story, name: str, *kernels: str) -> str:
-    """Return the speedup by NVRTC over nvcc, and the compile times, of some rungs of a published
-    campaign.
-    """
-    data = story.campaign(name)
-    from ladder.figures.compilers import compared
-
-    both, rows = compared(data), []
-    resources = pd.read_csv(story.folders[name] / "resources.csv")
-    for kernel in kernels:
-        mine = both[both["kernel"] == kernel].sort_values("percent").to_dict("records")
-        ends = [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])]
-        median = f"{statistics.median(row['percent'] for row in mine):+.1f} %"
-        seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
-        times = (number(float(seconds[compiler])) for compiler in COMPILERS)
-        rows.append([kernel_text(kernel), median, *ends, *times])
-    columns = [
-        "rung",
-        f"{COMPILERS[1]} is faster by, median",
-        "least",
-        "most",
-        *(f"{compiler}, s per configuration" for compiler in COMPILERS),
-    ]
-    return (
-        f"{whence(data)}, of the sweep: one process, within-run:\n\n{markdown_table(columns, rows)}"
-    )
-
-
 def languages(story: Story, name: str, problem: str, *kernels: str) -> str:
     """Return the ratios to the reference of some kernels of a published campaign on a problem, by
     element type.
@@ -247,7 +217,6 @@ TABLES: dict[str, Callable[..., str]] = {
         compare,
         languages,
         errors,
-        compilers,
         limits,
         correlations,
         tried,
