@@ -32,6 +32,12 @@ def peak(story: Story, kind: str, divisor: str = "1") -> str:
     return f"{number(peak / float(divisor))} {data.unit}"
 
 
+def tensor_peak(story: Story, dataset: str) -> str:
+    """Return the measured peak of the tensor cores in 16 bits."""
+    peaks = story.opened(dataset).environment["peaks"]
+    return f"{number(peaks['tensor_16_bit_tflops'])} TFLOP/s"
+
+
 def sms(story: Story, kind: str) -> str:
     """Return the number of multiprocessors."""
     return str(story.view(kind).environment["attributes"]["sm_count"])
@@ -134,6 +140,7 @@ CELLS: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
         peak,
+        tensor_peak,
         sms,
         rate,
         share,
