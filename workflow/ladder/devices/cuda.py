@@ -44,8 +44,8 @@ FREE_SHARED = 48 << 10
 """Bytes of shared memory that a block gets without asking for more."""
 OF_SMS = ("sm_count", "clusters_of_4")
 """The values of a device that are smaller with fewer multiprocessors."""
-BUSY_ROUNDS = 20_000
-"""Of multiply-adds, with which other work keeps half of the device busy: some 20 ms on an H200."""
+BUSY_ROUNDS = 2_000
+"""Of multiply-adds, with which other work keeps half of the device busy: some 2 ms on an H200."""
 READING_SECONDS = 0.02
 """How long a reading of NVML serves; it takes the host about a millisecond."""
 
@@ -93,14 +93,16 @@ class Cuda(Device):
         """Return an attribute of the device by its name in PyCUDA."""
         return int(self.device.get_attribute(getattr(cuda.device_attribute, name)))
 
-    def operands(self, problem: Problem) -> Operands:
-        at = Operands(problem, self._support, self.blas)
-        self.use(at)
+    def operands(self, problem: Problem, compared: bool = True) -> Operands:
+        at = self._at = Operands(problem, self._support, self.blas)
+        self.given = problem
         try:
             at.reserve(1, 0)
-            at.draw(problem.seed, 1)
-            self._run_as_busy(lambda: at.make_reference(problem.seed))
-            at.check_reference()
+            if compared:
+                self.use(at)
+                at.draw(problem.seed, 1)
+                self._run_as_busy(lambda: at.make_reference(problem.seed))
+                at.check_reference()
         except BaseException:
             self.free(at)
             raise
@@ -214,7 +216,8 @@ class Cuda(Device):
         found: Algorithm | None = self.blas.cublaslt().search()
         return found
 
-    def check(self, launch: Launch) -> Errors:
+    def compute(self, launch: Launch, then: Call = lambda: None) -> None:
+        """As in `Device`; `then` queues more before the device is waited for."""
         at, seed = self._at, self.given.seed
         call = launch.bind(*at.of_launch(0, 1))
         start, end = cuda.Event(), cuda.Event()
@@ -227,17 +230,23 @@ class Cuda(Device):
             start.record(self.stream)
             call()
             end.record(self.stream)
-            at.make_reference(seed)
-            at.compare()
-            self._support.keep(0)
+            then()
 
         try:
-            self._support.begin(1)
             self._run_as_busy(run)
             launch.us = start.time_till(end) * 1e3
-            return self._support.errors()[0]
         except cuda.Error as error:
             raise self._support.failure(error) from None
+
+    def check(self, launch: Launch) -> Errors:
+        def compare() -> None:
+            self._support.begin(1)
+            self._at.make_reference(self.given.seed)
+            self._at.compare()
+            self._support.keep(0)
+
+        self.compute(launch, compare)
+        return self._support.errors()[0]
 
     def limit(self, half: bool) -> None:
         self.names = {
@@ -263,6 +272,9 @@ class Cuda(Device):
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self._at.look()
+
+    def differ(self, other: Operands, rows: int) -> tuple[int, int, float, float] | None:
+        return self._at.differ(other, rows)
 
     def _run_as_busy(self, run: Callable[[], None]) -> None:
         """Run to the end and count the time as busy."""
