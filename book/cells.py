@@ -32,9 +32,10 @@ def peak(story: Story, kind: str, divisor: str = "1") -> str:
     return f"{number(peak / float(divisor))} {data.unit}"
 
 
-def copy(story: Story, kind: str) -> str:
-    """Return the measured copy bandwidth."""
-    return f"{number(story.view(kind).environment['peaks']['copy_tb_s'])} TB/s"
+def tensor_peak(story: Story, dataset: str) -> str:
+    """Return the measured peak of the tensor cores in 16 bits."""
+    peaks = story.opened(dataset).environment["peaks"]
+    return f"{number(peaks['tensor_16_bit_tflops'])} TFLOP/s"
 
 
 def sms(story: Story, kind: str) -> str:
@@ -139,7 +140,7 @@ CELLS: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
         peak,
-        copy,
+        tensor_peak,
         sms,
         rate,
         share,

@@ -6,14 +6,14 @@ from ladder.storage import columns
 
 HEAD = """# Data dictionary
 
-Every column of every table and Parquet file, for programs of your own. [`data.yaml`](../workflow/schemas/data.yaml)
-has the types, too, and is the source of this page: `python -m book` writes it.
+Every column of every table and Parquet file. [`data.yaml`](../workflow/schemas/data.yaml)
+has the types, too, and the keys of `environment.json`: `python -m book` writes this page from it.
 
-`snakemake published` writes the tables of the published data to `results/redrawn/<device>/<campaign>/`, as CSV; your own runs to
+`snakemake published` writes the tables of the published data to `results/redrawn/<device>/<campaign>/`, your own runs to
 `results/<campaign>/<device>/`. A field is empty if it has no value, or if the column is younger than the data.
-Numbers have six significant digits, intervals 95 %<!-- from: definition -->.
+Intervals are 95 %<!-- from: definition -->.
 
-These lines print the throughput of every rung at 4096 in percent of cuBLAS, with the interval:
+These lines print the throughput of every rung at 4096 in percent of cuBLAS:
 
 ```python
 import pandas as pd
@@ -53,8 +53,4 @@ def page() -> str:
     for name, table in tables.items():
         parts.append(f"## {name}\n\n`{table.files}`. A row is {table.row}.")
         parts += [_listed(groups[name])] if name in groups else []
-    text = (
-        "`environment.json` describes device, software and commit. A dot joins a key to its group."
-    )
-    parts.append(f"## environment\n\n{text}\n\n{_listed(columns.environment())}")
     return HEAD + "\n\n".join(parts) + "\n"

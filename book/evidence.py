@@ -15,7 +15,7 @@ from ladder.core.verdicts import AGAIN
 from book import answers as study_answers
 from book.answers import TOPICS, Answer
 from book.data import Story, Unmeasured
-from book.markdown import kernel_text, markdown_table, problem_text
+from book.markdown import markdown_table, problem_text
 
 ABOVE = "../"
 """From the page with `answers` to the root."""
@@ -25,7 +25,7 @@ def tried(story: Story, kernel: str) -> str:
     """Return a table of changes to a rung, from the study `tried`: each change's speedup over the
     rung without it.
     """
-    columns = ["change", "problem", "times as fast, 95 % within-run", "configuration"]
+    columns = ["change", "problem", "times as fast, 95 % within-run"]
     tables = []
     for answer in study_answers.of(story.root, "tried"):
         rows = [
@@ -33,17 +33,13 @@ def tried(story: Story, kernel: str) -> str:
                 change["what"],
                 problem_text(change["problem"]),
                 verdicts.plus_minus(change["ratio"], change["low"], change["high"]),
-                f"`{change['configuration']}`",
             ]
             for change in answer.measured["changes"]
             if change["kernel"] == kernel
         ]
-        head = (
-            f"Of {kernel_text(kernel)}, on `{answer.device}`, in the same rounds as what is "
-            f"changed{stale(story, answer, ' (', ')')}:"
-        )
+        head = f"On `{answer.device}`, in the same rounds{stale(story, answer, ' (', ')')}:"
         if rows:
-            tables.append(f"{head}\n\n{markdown_table(columns, rows, words=(0, 1, -1))}")
+            tables.append(f"{head}\n\n{markdown_table(columns, rows, words=(0, 1))}")
     if not tables:
         raise Unmeasured
     return "\n\n".join(tables)

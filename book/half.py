@@ -60,15 +60,17 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
     )
     parts = zip(names, groups(data, rows), strict=True)
     known = {what: [*zip(*group, strict=True)][1:] for what, group in parts if group}
-    means = [f"{geometric_mean(of[0]):.2f} on {len(of[0])} {what}" for what, of in known.items()]
-    others = [f"{geometric_mean(of[1]):.2f}" for of in known.values()]
+    means = [
+        f"{geometric_mean(of[0]):.2f} ({geometric_mean(of[1]):.2f}) on {len(of[0])} {what}"
+        for what, of in known.items()
+    ]
     chosen, fastest = ([ratio for of in known.values() for ratio in of[place]] for place in (0, 1))
     ahead, of_fastest = (sum(ratio >= 1 for ratio in ratios) for ratios in (chosen, fastest))
     # a search labels the algorithm that it finds with all its parameters
     searched = data.summary["configuration"].str.startswith("ID=").any()
     timed = "a search" if searched else f"up to {ALGORITHMS}"
     return (
-        f"speedup over cuBLAS's choice {', '.join(means)}; over the fastest of {timed} of its "
-        f"algorithms {', '.join(others)} (geometric means). Ahead on {ahead} ({of_fastest}) of all "
-        f"{len(rows)}; {min(chosen):.2f} ({min(fastest):.2f}) on the worst"
+        f"geometric mean speedup over cuBLAS's choice (over the fastest of {timed} of its "
+        f"algorithms): {', '.join(means)}; {min(chosen):.2f} ({min(fastest):.2f}) on the worst. "
+        f"Ahead on {ahead} ({of_fastest}) of {len(rows)}"
     )

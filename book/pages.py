@@ -28,7 +28,6 @@ DOCUMENTS = (
             "gate",
             "workstation",
             "float32-from-tensor-cores",
-            "compilers",
             "languages",
             "results",
         )

@@ -1,6 +1,5 @@
 """Make the tables of the pages from published data."""
 
-import statistics
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
@@ -13,7 +12,6 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.figures.data import lettered
 from ladder.figures.shapes import ACCURATE
 from ladder.measuring.verdict import Bits
-from ladder.model.kernel import COMPILERS
 
 from book import loops
 from book.data import Story, Unmeasured
@@ -76,11 +74,11 @@ def mix(story: Story, problem: str, *kernels: str) -> str:
 
 def counters(story: Story, *kernels: str) -> str:
     """Return what Nsight Compute counted of rungs at the ladder's problem, in their best
-    configurations on one GPU.
+    configurations on one GPU. docs/ladder/README.md explains the columns.
     """
     if story.counts is None:
         raise Unmeasured
-    (gpu, counts), rows = story.counts, []
+    (_, counts), rows = story.counts, []
     for kernel in kernels:
         for row in counts[counts["kernel"] == kernel].to_dict("records"):
             conflicts = row["bank_conflicts"] / max(row["shared_wavefronts"], 1)
@@ -102,9 +100,7 @@ def counters(story: Story, *kernels: str) -> str:
         "bank conflicts",
         "warps wait for",
     ]
-    problem = problem_text(str(int(counts["m"].iloc[0])))
-    note = f"Nsight Compute, one launch at {problem} on one {gpu}"
-    return markdown_table(columns, rows, (0, -1), [note])
+    return markdown_table(columns, rows, (0, -1))
 
 
 def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
@@ -200,34 +196,6 @@ def errors(story: Story, name: str, kernel: str, *distributions: str) -> str:
     )
 
 
-def compilers(story: Story, name: str, *kernels: str) -> str:
-    """Return the speedup by NVRTC over nvcc, and the compile times, of some rungs of a published
-    campaign.
-    """
-    data = story.campaign(name)
-    from ladder.figures.compilers import compared
-
-    both, rows = compared(data), []
-    resources = pd.read_csv(story.folders[name] / "resources.csv")
-    for kernel in kernels:
-        mine = both[both["kernel"] == kernel].sort_values("percent").to_dict("records")
-        ends = [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])]
-        median = f"{statistics.median(row['percent'] for row in mine):+.1f} %"
-        seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
-        times = (number(float(seconds[compiler])) for compiler in COMPILERS)
-        rows.append([kernel_text(kernel), median, *ends, *times])
-    columns = [
-        "rung",
-        f"{COMPILERS[1]} is faster by, median",
-        "least",
-        "most",
-        *(f"{compiler}, s per configuration" for compiler in COMPILERS),
-    ]
-    return (
-        f"{whence(data)}, of the sweep: one process, within-run:\n\n{markdown_table(columns, rows)}"
-    )
-
-
 def languages(story: Story, name: str, problem: str, *kernels: str) -> str:
     """Return the ratios to the reference of some kernels of a published campaign on a problem, by
     element type.
@@ -271,7 +239,6 @@ TABLES: dict[str, Callable[..., str]] = {
         compare,
         languages,
         errors,
-        compilers,
         limits,
         correlations,
         tried,

@@ -8,6 +8,7 @@ import shutil
 from itertools import pairwise
 
 import pytest
+from documented import FILES
 from ladder.analysis.kernel_model import l1_tb_s
 from ladder.core.errors import InputError
 from ladder.core.places import HOME
@@ -25,11 +26,7 @@ from book.data import Story
 
 PAGES = {page.name: page.read_text() for page in pages.LADDER.glob("*.md")}
 IMAGES = HOME / "docs" / "img"
-EVERY_PAGE = sorted(
-    page
-    for folder in ("", "docs", "docs/ladder", "config")
-    for page in (HOME / folder).glob("*.md")
-)
+every_page = pytest.mark.parametrize("page", FILES, ids=lambda page: page.name)
 
 
 @pytest.fixture
@@ -203,7 +200,7 @@ def headings(text):
     return named | set(re.findall(r'<a id="(\w+)">', text))
 
 
-@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.name)
+@every_page
 def test_every_link_leads_somewhere(page):
     links = r"\]\((?!https?:)([^)#\s]*)(?:#([^)]+))?\)"
     for path, heading in re.findall(
@@ -278,10 +275,10 @@ def unsaid(text):
 
 WRITTEN = ("data.md", "faults.md", "frauds.md")
 """Pages whose own tests hold them against the data."""
-ALL_PAGES = [page for page in EVERY_PAGE if page.name not in WRITTEN]
+ALL_PAGES = [page for page in FILES if page.name not in WRITTEN]
 
 
-@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.name)
+@every_page
 def test_a_page_has_the_words_of_the_field(page):
     """For stores, L2 bandwidth, cycles, traffic, simulation, and what is distributed, in flight,
     adjacent or compared.

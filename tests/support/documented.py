@@ -15,14 +15,11 @@ import synthetic
 from ladder.core.places import HOME
 from planted import Project
 
+FILES = sorted(path for at in ("", "config/", "docs/**/") for path in HOME.glob(f"{at}*.md"))
 PAGES = {
     path.relative_to(HOME).as_posix(): path.read_text()
-    for path in (
-        HOME / "README.md",
-        HOME / "CONTRIBUTING.md",
-        HOME / "config" / "README.md",
-        *sorted(HOME.glob("docs/**/*.md")),
-    )
+    for path in FILES
+    if path.name != "AGENTS.md"  # whose commands have names of a reader's own
 }
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
