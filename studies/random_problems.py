@@ -191,7 +191,7 @@ def main() -> None:
         def verified(
             kernel: Kernel, configuration: Configuration, binary: bytes, problem: Problem
         ) -> Verdict:
-            return judge(device.check(device.kernel(kernel, configuration, binary)), problem, False)
+            return judge(device.check(device.kernel(kernel, configuration, binary)), problem)
 
         ways = [
             (kernel, configuration, partial(verified, kernel, configuration, binary))

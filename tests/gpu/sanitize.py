@@ -86,7 +86,6 @@ def main(folder: Path, share: str, only_compile: bool) -> None:
     device = open_device("cuda", gpu.uuids[0], support)
     made = {}
     for kernel, rows in kernels:
-        tf32 = kernel.precision == "tf32"
         small = [
             problem
             for layout in kernel.layouts
@@ -106,7 +105,7 @@ def main(folder: Path, share: str, only_compile: bool) -> None:
                 subject = f"{kernel.name} {configuration.label} on {describe(problem)}"
                 print(subject, flush=True)  # what the tool says next is about this
                 launch = device.kernel(kernel, configuration, binary)
-                verdict = judge(device.check(launch), problem, tf32)
+                verdict = judge(device.check(launch), problem, kernel.precision)
                 launched += 1
                 if verdict.status != "correct":
                     wrong.append(f"{subject}: {verdict.reason}")

@@ -58,7 +58,7 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("name", BASELINES["cuda"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_cublas_passes_the_gauntlet(gpu, layout, name, element_type):
-    tf32 = PRECISION.get(name) == "tf32"
+    precision = PRECISION.get(name, "")
     if element_type not in TYPES_OF.get(name, ELEMENT_TYPES):
         pytest.skip(f"{name} does not have {element_type}")
     for problem in problems(element_type, PRECISION.get(name, ""), layout):
@@ -72,7 +72,7 @@ def test_cublas_passes_the_gauntlet(gpu, layout, name, element_type):
                 assert "cuBLASLt offers" in refusal.reason
                 continue
             reduces = name in REDUCING and element_type in OF_CUDA
-            verdict = judge(gpu.check(launch), problem, tf32, reduces)
+            verdict = judge(gpu.check(launch), problem, precision, reduces)
             where = configuration.label, describe(problem), verdict.reason
             assert verdict.status == "correct", where
 

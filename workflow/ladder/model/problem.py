@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Any
 
 from ladder.core.types import ELEMENT_TYPES, flops
@@ -82,6 +83,12 @@ class Problem:
         return _three(self.offset)
 
     @property
+    def sizes(self) -> list[int]:
+        """Bytes per element of A, of B and of C."""
+        element = ELEMENT_TYPES[self.element_type]
+        return [element.size, element.size, element.of_c.size]
+
+    @property
     def label(self) -> str:
         """`4096` for a square, else `64x4096x4096` (M x N x K), then the operands' unusual
         properties: `4096 beta=0.5 padding=3`.
@@ -105,7 +112,7 @@ class Problem:
         """The largest power of two, at most 16, that divides the byte address of A, of B and of
         C.
         """
-        shifts = [offset * ELEMENT_TYPES[self.element_type].size for offset in self.offsets]
+        shifts = map(mul, self.offsets, self.sizes)
         return [min(16, shift & -shift) if shift else 16 for shift in shifts]
 
     @property
@@ -117,9 +124,15 @@ class Problem:
         """Bytes of device memory that a measurement takes: the operands, and what float64
         verification adds.
         """
-        return sum(self._elements) * ELEMENT_TYPES[self.element_type].size + 8 * (
+        return sum(map(mul, self._elements, self.sizes)) + 8 * (
             self.m * self.k + self.k * self.n + 2 * self.m * self.n
         )
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of A, B and C, without padding."""
+        areas = self.m * self.k, self.k * self.n, self.m * self.n
+        return sum(map(mul, areas, self.sizes))
 
     @property
     def _elements(self) -> list[int]:
