@@ -1,6 +1,5 @@
 // Hopper's matrix instruction for elements of 16 bits, and of 8 in the format E4M3 (PTX ISA, "wgmma.mma_async"): 64 rows of one operand by up to
 // 256 columns of the other by 32 bytes of K, with sums in FP32. Both operands lie in shared memory as tensor maps bring them (half_operand.cuh).
-// `Out` is the type of the elements of C, of 16 bits.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -8,6 +7,12 @@
 #include <cstdint>
 
 #include "wgmma.cuh"
+
+#ifdef OUT  // the type of C's elements, of 16 bits, if it is not that of A's and B's
+using Out = OUT;
+#else
+using Out = T;
+#endif
 
 constexpr int STRIP = 64 * 128;  // bytes of 64 rows, or 64 columns, by DEPTH of K
 

@@ -48,12 +48,12 @@ def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
     several waves.
     """
     element_type = configuration.element_type
-    unusual = {"padding": "8,0,1", "alpha": -0.75, "beta": 0.5, "distribution": "mixed"}
+    unusual = {"padding": "16,0,1", "alpha": -0.75, "beta": 0.5, "distribution": "mixed"}
     chosen = problems_for(kernel, configuration, DEVICE)
     for problem in (
-        Problem(330, 264, 136, element_type, padding="0,0,8"),
-        Problem(261, 264, 200, element_type, **unusual),
-        Problem(24, 344, 1288, element_type, alpha=0.0),
+        Problem(330, 264, 144, element_type, padding="0,0,8"),
+        Problem(261, 264, 208, element_type, **unusual),
+        Problem(24, 344, 1296, element_type, alpha=0.0),
     ):
         lying = replace(problem, layout=configuration.layout)
         if not kernel.unmet_need(configuration, lying.names() | DEVICE):
@@ -79,7 +79,7 @@ def wrong(
     text = f"#define BATCH {int(count > 1)}\n{kernel.source(configuration)}"
     library = hopper.build(text, include, folder)
     asked = given(kernel, configuration)
-    if configuration.layout != "nn":
+    if configuration.layout != kernel.layouts[0]:
         asked = asked[1::2]
     layout = configuration.layout
     if count > 1:
@@ -88,7 +88,7 @@ def wrong(
             Problem(
                 m,
                 264,
-                136,
+                144,
                 configuration.element_type,
                 padding=padding if layout[0] == "t" else 0,
                 layout=layout,

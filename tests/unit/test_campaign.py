@@ -143,7 +143,10 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ("partitions: {build: {device: cpu-x}}", 'partitions: got "build"; expected a name'),
         ("kernels: [cuda/03_shared]", 'kernels[0]: got "cuda/03_shared"; did you mean `cuda/03_s'),
         ("kernels: [/**/*.cu]", 'kernels: got ["/**/*.cu"]; expected all, published, or a list of'),
-        ("element_types: [float32, float32]", "float64, float16, bfloat16, each once"),
+        (
+            "element_types: [float32, float32]",
+            "bfloat16, float8_e4m3, float8_e4m3_float16, each once",
+        ),
         ("parameters: {cuda/33: {BM: [1]}}", "parameters.cuda/33: unknown kernel; expected one of"),
         (
             "parameters: {cuda/03_shared_tile: {BQ: [1]}}",

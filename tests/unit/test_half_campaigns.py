@@ -1,10 +1,10 @@
-"""The campaigns of 16-bit elements: the problems that nothing was tuned on are those that a rule
+"""The campaigns of 16-bit and 8-bit elements: the problems that nothing was tuned on are those that a rule
 with a seed draws.
 """
 
 import math
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import yaml
 from planted import HOME
@@ -24,13 +24,18 @@ def size(generator, low: int, high: int, step: int) -> int:
     return max(1, round(drawn / step)) * step
 
 
-def drawn(seed: int, known: Collection[tuple[int, ...]] = ()) -> list[tuple[int, ...]]:
-    """Return 44 problems: squares, few rows, a long K and anything in turn; sizes from 1 to 16384,
-    multiples of 8, of 64 and of nothing.
+def drawn(
+    seed: int,
+    known: Collection[tuple[int, ...]] = (),
+    count: int = 44,
+    steps: Sequence[int] = STEPS,
+) -> list[tuple[int, ...]]:
+    """Return `count` problems: squares, few rows, a long K and anything in turn; sizes from 1 to
+    16384, multiples of the `steps` in turn.
     """
     generator, shapes = random.Random(seed), []
-    while len(shapes) < 44:
-        step = STEPS[len(shapes) % len(STEPS)]
+    while len(shapes) < count:
+        step = steps[len(shapes) % len(steps)]
         kind = len(shapes) % 4
         if kind == 0:
             shape = (size(generator, 64, 8192, step),) * 3
@@ -62,3 +67,12 @@ def test_the_unseen_problems_are_drawn_by_the_rule():
     for problem in unseen[4::5]:
         problem["padding"] = [8, 8, 8]
     assert problems == [*OF_MODELS, *unseen]
+
+
+def test_the_problems_of_8_bits_have_rows_at_16_bytes_as_cublas_needs_them():
+    campaign = yaml.safe_load((HOME / "config" / "fp8.yaml").read_text())
+    squares, *others = campaign["problems"]["cuda"]
+    unseen = [list(shape) for shape in drawn(8_128, count=24, steps=(16, 64))]
+    assert squares == {"square": [2048, 4096, 8192]}
+    assert others == [*OF_MODELS, *unseen]
+    assert all(n % 8 == k % 16 == 0 for _, n, k in others)

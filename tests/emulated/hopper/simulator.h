@@ -466,6 +466,11 @@ void stores_read() {
 }
 
 // half.cuh
+#ifdef OUT
+using Out = OUT;
+#else
+using Out = T;
+#endif
 constexpr int DEPTH = 128 / sizeof(T), STRIP = 64 * 128;
 template <class>
 constexpr bool IS_BFLOAT = false;

@@ -468,8 +468,8 @@ class Kernel:
         own line numbers.
 
         They are constants rather than -D macros: a macro named `T` or `BM` would also rewrite the
-        toolkit's own headers. Only a layout is defined by macros, which code may ask for by `#if`,
-        and the layout `nn` by none.
+        toolkit's own headers. Only a layout, and a type `OUT` of C that is not `T`, are defined by
+        macros, which code may ask for by `#if`, and the layout `nn` by none.
         """
         if self.path.suffix == ".ptx":  # which has no constants to set
             return self.text
@@ -486,8 +486,9 @@ class Kernel:
         element = ELEMENT_TYPES[configuration.element_type]
         if self.kind == "cuda":
             lines = [f"#include <{element.header}>"] if element.header else []
-            lines += [f"using T = {element.c_type};", f"using Out = {element.of_c.c_type};"]
-            lines.append(f"using Acc = {element.accumulator};")
+            if element.result:
+                lines.append(f"#define OUT {element.of_c.c_type}")
+            lines += [f"using T = {element.c_type};", f"using Acc = {element.accumulator};"]
             lines += [f"constexpr int {name} = {value};" for name, value in parameters.items()]
         else:
             lines = [f"typedef {element.c_type} T;", f"typedef {element.accumulator} Acc;"]
