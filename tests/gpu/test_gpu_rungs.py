@@ -219,7 +219,7 @@ def waves(gpu: Any, **given: Any) -> Problem:
     """One that has some more tiles than the GPU has SMs, also of the largest, 128 x 256: so that
     tiles are left for a last wave.
     """
-    return Problem(1280, 256 * (gpu.names["sm_count"] // 10 + 1), 520, **given)
+    return Problem(1280, 256 * (gpu.names["sm_count"] // 10 + 1), 528, **given)
 
 
 def uneven(problem: Problem) -> Problem:

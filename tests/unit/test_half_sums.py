@@ -131,6 +131,14 @@ def wrong_on(asked: list[Problem], sums: Sums, store: Any) -> list[Problem]:
     return [problem for problem in asked if verdict(problem, sums, store).status != "correct"]
 
 
+@pytest.mark.parametrize("k", [2, 100, 1024, 16384])
+def test_whole_numbers_of_8_bits_use_all_of_them_and_are_exact_in_sums_of_14(k):
+    _, (a, b, _) = given(exactly(Problem(8, 8, k, "float8_e4m3")))
+    assert np.array_equal(a, np.rint(a)) and 8 < abs(a).max() <= 16
+    partial_sums = np.cumsum(a[:, :, None] * b, 1)
+    assert abs(partial_sums).max() < 2**14 and abs(partial_sums[:, -1]).max() <= 256
+
+
 @pytest.mark.parametrize("element_type", OF_CUDA)
 @pytest.mark.parametrize("sums", list(RIGHT))
 def test_sums_in_float32_are_right_in_any_order(sums, element_type):
