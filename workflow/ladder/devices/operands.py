@@ -278,7 +278,7 @@ E4M3 = _e4m3()
 def values(elements: NDArray[Any]) -> NDArray[np.float64]:
     """Return elements as they lie in memory in float64."""
     if elements.dtype == np.uint8:
-        return E4M3[elements]
+        return np.asarray(E4M3[elements])
     if elements.dtype == np.uint16:
         elements = (elements.astype(np.uint32) << 16).view(np.float32)
     return elements.astype(np.float64, copy=False)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import mul
 from typing import Any
 
 from ladder.core.types import ELEMENT_TYPES, flops
@@ -112,7 +111,7 @@ class Problem:
         """The largest power of two, at most 16, that divides the byte address of A, of B and of
         C.
         """
-        shifts = map(mul, self.offsets, self.sizes)
+        shifts = map(int.__mul__, self.offsets, self.sizes)
         return [min(16, shift & -shift) if shift else 16 for shift in shifts]
 
     @property
@@ -124,15 +123,14 @@ class Problem:
         """Bytes of device memory that a measurement takes: the operands, and what float64
         verification adds.
         """
-        return sum(map(mul, self._elements, self.sizes)) + 8 * (
-            self.m * self.k + self.k * self.n + 2 * self.m * self.n
-        )
+        wide = 8 * (self.m * self.k + self.k * self.n + 2 * self.m * self.n)
+        return sum(map(int.__mul__, self._elements, self.sizes), wide)
 
     @property
     def least_bytes(self) -> int:
         """Bytes of A, B and C, without padding."""
-        areas = self.m * self.k, self.k * self.n, self.m * self.n
-        return sum(map(mul, areas, self.sizes))
+        of_a, of_b, of_c = self.sizes
+        return of_a * self.m * self.k + of_b * self.k * self.n + of_c * self.m * self.n
 
     @property
     def _elements(self) -> list[int]:
