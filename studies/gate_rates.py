@@ -109,20 +109,21 @@ def main() -> None:
         for words in ("init --quiet", "add --all", "commit --quiet --message=unchanged"):
             own = ["-c", "user.name=study", "-c", "user.email=study@localhost"]
             subprocess.run(["git", *own, *words.split()], cwd=folder, check=True)
+        device = detect_cpu() if kernels[0].kind == "cpu" else first_gpu()
         for _ in range(given.gates):
             for percent, of in gates.items():
                 write(folder, kernels, percent)
                 of.append(gate(folder, given.kernels))
-    red = sum(each["result"] == "slower" for each in gates.get(0, []))
-    answer.write(
-        "gate_rates",
-        "How often is `ladder gate` red on unchanged code, and on slower code?",
-        f"{red} gates of unchanged code are red",
-        long(gates),
-        detect_cpu() if kernels[0].kind == "cpu" else first_gpu(),
-        gates,
-        kernels,
-    )
+            red = sum(each["result"] == "slower" for each in gates.get(0, []))
+            answer.write(  # each time, so that a run that is stopped keeps what it has
+                "gate_rates",
+                "How often is `ladder gate` red on unchanged code, and on slower code?",
+                f"{red} gates of unchanged code are red",
+                long(gates),
+                device,
+                gates,
+                kernels,
+            )
 
 
 if __name__ == "__main__":

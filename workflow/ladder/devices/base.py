@@ -189,10 +189,14 @@ class Device(ABC):
         return None
 
     @abstractmethod
-    def check(self, launch: Launch) -> Errors:
-        """Draw the operands, poison C, launch once and compare C with the reference. Sets
-        `launch.us`. Raises `Refused` if the launch fails.
+    def compute(self, launch: Launch) -> None:
+        """Draw the operands, poison C and launch once. Sets `launch.us`. Raises `Refused` if the
+        launch fails.
         """
+
+    @abstractmethod
+    def check(self, launch: Launch) -> Errors:
+        """Return how what a launch computes, as `compute` does, differs from the reference."""
 
     def check_at_once(self, launch: Launch) -> Errors | None:
         """Launch several times in two threads at once, and return the errors of the worst result;
@@ -212,8 +216,15 @@ class Device(ABC):
 
     @abstractmethod
     def look(self) -> "tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]":
-        """Return A, B and C as drawn for the last `check`, and its result. Each is flat, from the
-        matrix's first element on.
+        """Return A, B and C as drawn for the last `compute` or `check`, and its result. Each is
+        flat, from the matrix's first element on.
+        """
+
+    @abstractmethod
+    def differ(self, other: Any, rows: int) -> tuple[int, int, float, float] | None:
+        """Return the first element of the last result whose bits are not those of the result in
+        `other` operands, of which row i modulo `rows` is the like of row i: its row and column, and
+        both values. None if there is none.
         """
 
     @abstractmethod

@@ -296,7 +296,7 @@ class Cpu(Device):
         )
         return errors_of(sums)
 
-    def check(self, launch: Launch) -> Errors:
+    def compute(self, launch: Launch) -> None:
         at, p = self._at, self.given
         self._draw(p.seed)
         self._poison(1)
@@ -309,7 +309,10 @@ class Cpu(Device):
         self.busy_us += launch.us
         if matrices is not own:
             own[2][:] = matrices[2]
-        return self._compare(at.results[0].copy(), 0)
+
+    def check(self, launch: Launch) -> Errors:
+        self.compute(launch)
+        return self._compare(self._at.results[0].copy(), 0)
 
     def check_at_once(self, launch: Launch) -> Errors | None:
         at, step, times = self._at, view_step(self.given), 2 * AT_ONCE + 2
@@ -364,6 +367,16 @@ class Cpu(Device):
             for x, place in zip((*at.drawn, at.results[0]), places, strict=True)
         )
         return a, b, c, result
+
+    def differ(self, other: Operands, rows: int) -> tuple[int, int, float, float] | None:
+        result, first = (inside(at.results[0], at.places[2]) for at in (self._at, other))
+        first = first[np.arange(len(result)) % rows]
+        bits = f"u{result.itemsize}"
+        differ = result.view(bits) != first.view(bits)
+        if not differ.any():
+            return None
+        row, column = (int(place) for place in np.unravel_index(differ.argmax(), differ.shape))
+        return row, column, float(result[row, column]), float(first[row, column])
 
     def sample(self, launch: Launch, times: int, cold: bool = False, fresh: bool = False) -> Sample:
         at, step = self._at, view_step(self.given)

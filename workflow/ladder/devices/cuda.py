@@ -214,7 +214,8 @@ class Cuda(Device):
         found: Algorithm | None = self.blas.cublaslt().search()
         return found
 
-    def check(self, launch: Launch) -> Errors:
+    def compute(self, launch: Launch, then: Call = lambda: None) -> None:
+        """As in `Device`; `then` queues more before the device is waited for."""
         at, seed = self._at, self.given.seed
         call = launch.bind(*at.of_launch(0, 1))
         start, end = cuda.Event(), cuda.Event()
@@ -227,17 +228,23 @@ class Cuda(Device):
             start.record(self.stream)
             call()
             end.record(self.stream)
-            at.make_reference(seed)
-            at.compare()
-            self._support.keep(0)
+            then()
 
         try:
-            self._support.begin(1)
             self._run_as_busy(run)
             launch.us = start.time_till(end) * 1e3
-            return self._support.errors()[0]
         except cuda.Error as error:
             raise self._support.failure(error) from None
+
+    def check(self, launch: Launch) -> Errors:
+        def compare() -> None:
+            self._support.begin(1)
+            self._at.make_reference(self.given.seed)
+            self._at.compare()
+            self._support.keep(0)
+
+        self.compute(launch, compare)
+        return self._support.errors()[0]
 
     def limit(self, half: bool) -> None:
         self.names = {
@@ -263,6 +270,9 @@ class Cuda(Device):
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self._at.look()
+
+    def differ(self, other: Operands, rows: int) -> tuple[int, int, float, float] | None:
+        return self._at.differ(other, rows)
 
     def _run_as_busy(self, run: Callable[[], None]) -> None:
         """Run to the end and count the time as busy."""

@@ -56,6 +56,8 @@ them.
 """
 OF_PLACE, OF_DRAW = "qqqqq", "i" * (len(Draw._fields) - 1) + "Q"
 """Fields of `Place` and `Draw` as in `struct`."""
+NOWHERE = 2**64 - 1
+"""The place of a difference where there is none."""
 AUDITED = 3
 """Numbers that an audit finds, in float64."""
 SAMPLED = 16
@@ -618,6 +620,26 @@ class Operands:
             arrays.append(array)
         a, b, c, result = arrays
         return a, b, c, result
+
+    def differ(self, other: "Operands", rows: int) -> tuple[int, int, float, float] | None:
+        """As `Device.differ`."""
+        where = self._support.address("digest")
+        cuda.memset_d32_async(where, NOWHERE % 2**32, 2, self._support.stream)
+        both = self._result(0), *self.place_c, other._result(0), *other.place_c
+        self._support.begin(1)
+        self._queue("differ", f"P{OF_PLACE}P{OF_PLACE}qP", *both, rows, where, of_c=True)
+        self._support.keep(0)
+        self._support.stream.synchronize()
+        (place,) = self._support.digests(1)
+        if place == NOWHERE:
+            return None
+        row, column = divmod(place, self.given.n)
+        element, found = np.empty(1, self._stored()[2]), []
+        for at, line in (self, row), (other, row % rows):
+            place_in_row = at.sizes[2] * (line * at.given.ldc + column)
+            cuda.memcpy_dtoh(element, at.of_launch(0, 1)[2] + place_in_row)
+            found.append(float(operands.values(element)[0]))
+        return row, column, found[0], found[1]
 
 
 def _clock(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> tuple[float | None, float]:

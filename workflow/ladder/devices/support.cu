@@ -141,6 +141,20 @@ __device__ void compare(const T* buffer, Place p, const double* R, const double*
   mine[0] = totals[0], mine[1] = totals[1], mine[2] = totals[2], mine[3] = worst, mine[4] = where, mine[5] = totals[3], mine[6] = totals[4], mine[7] = totals[5];
 }
 
+// Of the elements of C whose bits are not those of another result, of which row i % rows is the like of row i, the first: row * columns + column,
+// if it is less than `*where`.
+template <class T>
+__device__ void differ(const T* buffer, Place p, const T* other, Place o, long long rows, u64* where) {
+  using U = typename Bits<T>::type;
+  const U *c = (const U*)buffer + p.first, *like = (const U*)other + o.first;
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < p.rows * p.cols; i += (long long)gridDim.x * blockDim.x) {
+    const long long row = i / p.cols, col = i % p.cols;
+    if (c[row * p.ld + col] == like[row % rows * o.ld + col]) continue;
+    atomicMin(where, (u64)i);
+    return;
+  }
+}
+
 // Adds a digest of `count` words to `sum`. Nobody who does not know the secret can change the words and leave the digest as it was, but by luck.
 extern "C" __global__ void digest(const u64* words, long long count, u64 secret, u64* sum) {
   const long long thread = blockIdx.x * (long long)blockDim.x + threadIdx.x, threads = gridDim.x * (long long)blockDim.x;
@@ -265,6 +279,9 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
   extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                                                     \
       compare_##NAME(const T* buffer, Place p, const double* R, const double* S, double* sums, int exact) {                                    \
     compare(buffer, p, R, S, exact, sums);                                                                                                     \
+  }                                                                                                                                            \
+  extern "C" __global__ void differ_##NAME(const T* buffer, Place p, const T* other, Place o, long long rows, u64* where) {                    \
+    differ(buffer, p, other, o, rows, where);                                                                                                  \
   }
 FOR_RESULT(float32, float)
 FOR_RESULT(float64, double)

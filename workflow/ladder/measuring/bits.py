@@ -9,12 +9,8 @@ correct, so bits decide nothing about that.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import filterfalse
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ladder.devices.operands import REPEATED_ROWS, values
+from ladder.devices.operands import REPEATED_ROWS
 from ladder.measuring.gauntlet import STEPS, describe
 from ladder.measuring.verdict import Difference
 from ladder.model.problem import Problem
@@ -25,7 +21,7 @@ order so often.
 """
 ROWS = (1, 16, 65, 200)
 """Batches beside the largest: of one row, a vector; of one small tile; of whole tiles and a rest."""
-WORK = {"cpu": 2e8, "cuda": 2e11}
+WORK = {"cpu": 1e8, "cuda": 2e11}
 """The operations of the largest batch, by device kind: a launch takes milliseconds."""
 FEWEST = 65
 """The rows of the largest batch, however many operations these are."""
@@ -72,25 +68,24 @@ def launches(problem: Problem, kind: str, unmet: Callable[[Problem], str]) -> It
 def compare(
     found: dict[str, Difference | None],
     asked: Asked,
-    result: NDArray[Any],
     of_first: Problem,
-    first: NDArray[Any],
+    differ: Callable[[int], tuple[int, int, float, float] | None],
+    is_first: bool,
 ) -> None:
-    """Add to what was `found`, by question, the first difference of a result, M x N, from the
-    `first` result, or None. The first differs from itself where the same row of A gave another row.
+    """Add to what was `found`, by question, the first difference of a result from the first one, or
+    None. `differ` looks for it, as `Device.differ`, by the number of rows that differ. The first
+    result differs from itself where the same row of A gave another row.
     """
-    question, rows = asked.question, np.arange(len(result))
-    if result is first:
-        if len(result) <= REPEATED_ROWS:  # no row of A is there twice
+    question, rows = asked.question, of_first.m
+    if is_first:
+        if rows <= REPEATED_ROWS:  # no row of A is there twice
             return
-        question, rows = "rows", rows % REPEATED_ROWS
-    bits, expected = f"u{result.itemsize}", first[rows]
-    differ = result.view(bits) != expected.view(bits)
+        question, rows = "rows", REPEATED_ROWS
+    different = differ(rows)
     found.setdefault(question, None)
-    if differ.any() and not found[question]:
+    if different and not found[question]:
         if question == "every_launch":
             found.clear()  # chance would answer all other questions
-        row, column = (int(place) for place in np.unravel_index(differ.argmax(), differ.shape))
-        got, other = (float(values(each[row, [column]])[0]) for each in (result, expected))
+        row, column, got, other = different
         place = describe(asked.problem), row, column, got
-        found[question] = Difference(question, *place, describe(of_first), int(rows[row]), other)
+        found[question] = Difference(question, *place, describe(of_first), row % rows, other)

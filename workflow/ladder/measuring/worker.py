@@ -19,8 +19,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from numpy.typing import NDArray
-
 from ladder.compiling import cubin
 from ladder.core import clock, yaml_schema
 from ladder.core.errors import InputError
@@ -272,40 +270,46 @@ class Worker:
         """Launch a candidate on a problem and its like, and compare the bits of the results, until
         those of the same operands differ.
         """
-        files, found = _files(candidate), dict[str, Any]()
-        first: tuple[Problem, NDArray[Any]] | None = None
+        device, files, found = self.device, _files(candidate), dict[str, Any]()
+        first: tuple[Problem, Any] | None = None
         unmet = partial(self._unmet_need, candidate, files)
-        for asked in bits.launches(problem, self.device.kind, unmet):
+        for asked in bits.launches(problem, device.kind, unmet):
             yield protocol.Alive()
             try:
-                result = self._result(asked, candidate, files)
+                operands = self._computed(asked, candidate, files)
             except Refused as refusal:
                 if refusal.fatal or first is None:
                     raise
                 continue
-            first = first or (asked.problem, result)
-            bits.compare(found, asked, result, *first)
+            first = first or (asked.problem, operands)
+            is_first = operands is first[1]
+            bits.compare(found, asked, first[0], partial(device.differ, first[1]), is_first)
+            if not is_first:
+                device.free(operands)
             if found.get("every_launch"):
                 break
+        if first:
+            device.free(first[1])
         yield protocol.Compared({name: each and vars(each) for name, each in found.items()})
 
-    def _result(self, asked: bits.Asked, candidate: Candidate, files: Files) -> NDArray[Any]:
-        """Return the result of a launch on operands at new addresses, M x N."""
-        device, p = self.device, asked.problem
-        operands, goes_on = device.operands(p), True
+    def _computed(self, asked: bits.Asked, candidate: Candidate, files: Files) -> Any:
+        """Return operands at new addresses, with the result of a launch."""
+        device, goes_on = self.device, True
+        operands = device.operands(asked.problem)
         try:
             device.limit(asked.question == "processors")
             launch = self._launch(candidate, files)
             with device.busy() if asked.busy else nullcontext():
-                device.check(launch)
-            return device.look()[3][: p.m * p.ldc].reshape(p.m, p.ldc)[:, : p.n]
+                device.compute(launch)
         except Refused as refusal:
             goes_on = not refusal.fatal
+            if goes_on:
+                device.free(operands)
             raise
         finally:
             if goes_on:
                 device.limit(half=False)
-                device.free(operands)
+        return operands
 
     def _time(self, request: protocol.Time) -> Iterator[Answer]:
         """Time candidates side by side. Yield the samples of each and the verdict on them as soon
