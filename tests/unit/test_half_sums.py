@@ -131,12 +131,18 @@ def wrong_on(asked: list[Problem], sums: Sums, store: Any) -> list[Problem]:
     return [problem for problem in asked if verdict(problem, sums, store).status != "correct"]
 
 
-@pytest.mark.parametrize("k", [2, 100, 1024, 16384])
+def test_bytes_are_numbers_in_e4m3():
+    known = {0x01: 2.0**-9, 0x08: 2.0**-6, 0x38: 1.0, 0x7E: 448.0, 0xFE: -448.0}
+    known |= {0x80: -0.0, 0x7F: np.nan, 0xFF: np.nan}
+    np.testing.assert_array_equal(values(np.array([*known], np.uint8)), [*known.values()])
+
+
+@pytest.mark.parametrize("k", [16, 1024, 16384])
 def test_whole_numbers_of_8_bits_use_all_of_them_and_are_exact_in_sums_of_14(k):
     _, (a, b, _) = given(exactly(Problem(8, 8, k, "float8_e4m3")))
     assert np.array_equal(a, np.rint(a)) and 8 < abs(a).max() <= 16
     partial_sums = np.cumsum(a[:, :, None] * b, 1)
-    assert abs(partial_sums).max() < 2**14 and abs(partial_sums[:, -1]).max() <= 256
+    assert 2**8 < abs(partial_sums).max() < 2**14 and abs(partial_sums[:, -1]).max() <= 256
 
 
 @pytest.mark.parametrize("element_type", OF_CUDA)

@@ -68,6 +68,7 @@ def test_rows_of_8_bits_need_16_elements_and_c_has_its_own_size():
         return kernel.unmet_need(configuration, problem.names() | DEVICE)
 
     assert need(64) == need(64, padding="16,32,3", offset="16,0,1") == ""
+    assert Problem(100, 40, 64, **names, offset="16,8,1").alignments == [16, 8, 2]
     assert need(72) == "tensor_maps[0]: needs rows of A that begin at multiples of 16 bytes"
     pitches = [
         each.pitch
