@@ -234,6 +234,7 @@ def test_the_source_keeps_the_files_line_numbers(parsed, element_type, header, n
         (GOOD.split("---")[1], "\n- a\n", 'got ["a"]; expected a mapping of the keys that docs/'),
         ('["ceil_div(N, BN)"', "[ceil_div(N, BN)", "one with a comma is written in quotes"),
         ("needs:", "precision: tf32\nneeds:", "expected [float32], because of `precision`"),
+        ("needs:", "precision: fast_accum\nneeds:", "expected a type of 8 bits, because of `pre"),
         ("needs:", "rival: true\nbuilds_on: x\nneeds:", "expected none, because a rival is no"),
         ("needs:", "multiples: [K]\nneeds:", 'got ["K"]; expected only kernels in .py to have it'),
     ],
