@@ -49,6 +49,8 @@ SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 """The parts of K that are tried."""
 SCHEMES = (1, 2, 4)
 """How parts of K may be added up (cublasLtReductionScheme_t)."""
+NOT_SUPPORTED = 15
+"""CUBLAS_STATUS_NOT_SUPPORTED (cublas_api.h)."""
 MOST_IDS = 256
 """More algorithms than cuBLASLt has."""
 SHORT_US = 5000.0
@@ -138,7 +140,7 @@ class Matmul:
                 count.ctypes.data,
             )
         except cublasLt.cuBLASLtError as error:
-            if error.status != cublasLt.Status.NOT_SUPPORTED:
+            if error.status != NOT_SUPPORTED:
                 raise
         finally:
             cublasLt.matmul_preference_destroy(preference)
