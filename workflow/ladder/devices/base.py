@@ -159,9 +159,9 @@ class Device(ABC):
     """The problem whose operands are in use."""
 
     @abstractmethod
-    def operands(self, problem: Problem) -> Any:
+    def operands(self, problem: Problem, compared: bool = True) -> Any:
         """Make the operands of a problem and use them. The result can be passed to `use` and to
-        `free`.
+        `free`. Without `compared`, no result may be compared with the reference.
         """
 
     @abstractmethod

@@ -211,7 +211,7 @@ class Cpu(Device):
             seconds += min(clock.now() - looked, LOOK_SECONDS)
         return seconds > 0
 
-    def operands(self, problem: Problem) -> Operands:
+    def operands(self, problem: Problem, compared: bool = True) -> Operands:
         if problem.element_type not in C_TYPES:
             raise Refused("not_supported", f"{problem.element_type} is not supported on the CPU")
         check_memory_left(near(problem))

@@ -295,7 +295,7 @@ class Worker:
     def _computed(self, asked: bits.Asked, candidate: Candidate, files: Files) -> Any:
         """Return operands at new addresses, with the result of a launch."""
         device, goes_on = self.device, True
-        operands = device.operands(asked.problem)
+        operands = device.operands(asked.problem, compared=False)
         try:
             device.limit(asked.question == "processors")
             launch = self._launch(candidate, files)
