@@ -25,7 +25,7 @@ import answer
 from answer import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.places import HOME
-from ladder.core.types import LAYOUTS, OF_CUDA
+from ladder.core.types import LAYOUTS, OF_8_BITS, OF_CUDA
 from ladder.devices.lock import first_gpu
 from ladder.measuring.gauntlet import describe
 from ladder.measuring.verify import Verdict, judge
@@ -42,16 +42,18 @@ Verify = Callable[[Problem], Verdict]
 
 def drawn(dice: Random, element_type: str) -> Problem:
     """Return a random problem: a third of the sizes are small or beside a tile's. Half of the
-    problems have rows at multiples of 16 bytes.
+    problems have rows at multiples of 16 bytes; in 8 bits all, in the layout nt.
     """
-    aligned, layout = dice.random() < 0.5, dice.choice(LAYOUTS)
+    few = element_type in OF_8_BITS
+    aligned = few or dice.random() < 0.5
+    layout, step = ("nt", 16) if few else (dice.choice(LAYOUTS), 8)
 
     def size(aligned: bool) -> int:
         least = dice.choice((1, 2, 3, 7, 15, 17, 31, 33, 63, 65, 127, 129))
-        eights = 8 * (
-            math.ceil(least / 8) if dice.random() < 1 / 3 else round(2 ** dice.uniform(0, 8))
+        whole = step * (
+            math.ceil(least / step) if dice.random() < 1 / 3 else round(2 ** dice.uniform(0, 8))
         )
-        return eights if aligned else dice.choice((least, round(2 ** dice.uniform(0, 11)), eights))
+        return whole if aligned else dice.choice((least, round(2 ** dice.uniform(0, 11)), whole))
 
     any_three = ",".join(str(dice.randrange(20)) for _ in range(3))
     return Problem(
@@ -61,7 +63,7 @@ def drawn(dice: Random, element_type: str) -> Problem:
         element_type,
         alpha=dice.choice((1.0, 1.0, -0.75, 0.0)),
         beta=dice.choice((0.0, 0.0, 0.5, 1.0)),
-        padding=dice.choice((0, 8, "16,0,8") if aligned else (0, 8, 1, any_three)),
+        padding=dice.choice((0, step, "16,0,8") if aligned else (0, 8, 1, any_three)),
         offset=0 if aligned else dice.choice((0, 0, 1, 4)),
         distribution=dice.choice(("uniform", "mixed")),
         seed=dice.randrange(1000),
@@ -191,7 +193,11 @@ def main() -> None:
         def verified(
             kernel: Kernel, configuration: Configuration, binary: bytes, problem: Problem
         ) -> Verdict:
-            return judge(device.check(device.kernel(kernel, configuration, binary)), problem, False)
+            return judge(
+                device.check(device.kernel(kernel, configuration, binary)),
+                problem,
+                kernel.precision,
+            )
 
         ways = [
             (kernel, configuration, partial(verified, kernel, configuration, binary))

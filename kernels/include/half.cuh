@@ -1,5 +1,5 @@
-// Hopper's matrix instruction for elements of 16 bits (PTX ISA, "wgmma.mma_async"): 64 rows of one operand by up to 256 columns of the other
-// by 16 of K, with sums in FP32. Both operands lie in shared memory as tensor maps bring them (half_operand.cuh).
+// Hopper's matrix instruction for elements of 16 bits, and of 8 in the format E4M3 (PTX ISA, "wgmma.mma_async"): 64 rows of one operand by up to
+// 256 columns of the other by 32 bytes of K, with sums in FP32. Both operands lie in shared memory as tensor maps bring them (half_operand.cuh).
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -8,21 +8,31 @@
 
 #include "wgmma.cuh"
 
+#ifdef OUT  // the type of C's elements, of 16 bits, if it is not that of A's and B's
+using Out = OUT;
+#else
+using Out = T;
+#endif
+
 constexpr int STRIP = 64 * 128;  // bytes of 64 rows, or 64 columns, by DEPTH of K
 
 #define HALF(n, registers, a_, b_, add_, a_mn_, b_mn_)                                                                                        \
-  WGMMA_CASE(!IS_BFLOAT<T>, n, "k16.f32.f16.f16", ", %" #a_mn_ ", %" #b_mn_, registers, a_, b_, add_, "n"(A_MN_MAJOR), "n"(B_MN_MAJOR)); \
-  WGMMA_CASE(IS_BFLOAT<T>, n, "k16.f32.bf16.bf16", ", %" #a_mn_ ", %" #b_mn_, registers, a_, b_, add_, "n"(A_MN_MAJOR), "n"(B_MN_MAJOR))
+  WGMMA_CASE(IS_HALF<T>, n, "k16.f32.f16.f16", ", %" #a_mn_ ", %" #b_mn_, registers, a_, b_, add_, "n"(A_MN_MAJOR), "n"(B_MN_MAJOR));         \
+  WGMMA_CASE(IS_BFLOAT<T>, n, "k16.f32.bf16.bf16", ", %" #a_mn_ ", %" #b_mn_, registers, a_, b_, add_, "n"(A_MN_MAJOR), "n"(B_MN_MAJOR));     \
+  WGMMA_CASE(sizeof(T) == 1, n, "k32.f32.e4m3.e4m3", "", registers, a_, b_, add_)
 template <class>
 constexpr bool IS_BFLOAT = false;
 template <>
 constexpr bool IS_BFLOAT<__nv_bfloat16> = true;
+template <class Element>
+constexpr bool IS_HALF = sizeof(Element) == 2 && !IS_BFLOAT<Element>;
 
 // d = a * b, or with `add` d += a * b. Each operand is K-major or MN-major: its rows run along K or across it. Thread t of the 128 has in
 // d[4*j + 2*h + q] the element of row 16*(t/32) + 8*h + t%32/4 and column 8*j + 2*(t%4) + q.
 template <int N, bool A_MN_MAJOR, bool B_MN_MAJOR>
 __device__ __forceinline__ void multiply(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
   static_assert(N == 8 || N % 16 == 0 && N <= 256, "widths written out");
+  static_assert(sizeof(T) == 2 || !A_MN_MAJOR && !B_MN_MAJOR, "elements of 8 bits are K-major");
   HALF(8, 4, 4, 5, 6, 7, 8);
   HALF(16, 8, 8, 9, 10, 11, 12);
   HALF(32, 16, 16, 17, 18, 19, 20);

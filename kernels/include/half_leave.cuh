@@ -25,7 +25,7 @@ __device__ __forceinline__ void round_sums(uint32_t (&rounded)[BN / 4], float (&
 
 // Rounds the sums and stores them from shared memory, where piece `i` is at `pieces` + i * `apart`. A warp does so with its 16 rows, which
 // begin at (row, column) of C: 16 bytes a lane, or an element if C's rows have no whole pieces of 16 bytes.
-__device__ __forceinline__ void store_rows(float (&sum)[BN / 2], uint8_t* pieces, int apart, T* C, int ldc, int row, int column, int M, int N,
+__device__ __forceinline__ void store_rows(float (&sum)[BN / 2], uint8_t* pieces, int apart, Out* C, int ldc, int row, int column, int M, int N,
                                            float alpha) {
   const bool whole = (ldc % 8 | N % 8 | int(reinterpret_cast<size_t>(C) % 16)) == 0;
   uint32_t rounded[BN / 4];
@@ -36,7 +36,7 @@ __device__ __forceinline__ void store_rows(float (&sum)[BN / 2], uint8_t* pieces
     write_piece(shared_address(from), rounded, i);
     __syncwarp();
     const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16, left = min(N - column, BN) - i * 64, high = M - row;
-    T* to = C + size_t(row) * ldc + column + i * 64;
+    Out* to = C + size_t(row) * ldc + column + i * 64;
     if (whole) {
 #pragma unroll
       for (int r = first + lane / 8; r < first + 16; r += 4)
@@ -47,14 +47,14 @@ __device__ __forceinline__ void store_rows(float (&sum)[BN / 2], uint8_t* pieces
       for (int r = first; r < first + 16; ++r)
 #pragma unroll
         for (int x = lane; x < 64; x += 32)
-          if (r < high && x < left) to[size_t(r) * ldc + x] = *reinterpret_cast<const T*>(from + r * 128 + (x / 8 ^ r % 8) * 16 + x % 8 * 2);
+          if (r < high && x < left) to[size_t(r) * ldc + x] = *reinterpret_cast<const Out*>(from + r * 128 + (x / 8 ^ r % 8) * 16 + x % 8 * 2);
     }
   }
 }
 
 // The sums of a warpgroup's 64 rows leave, which begin at (row, column) of C: by whole lines if C is not read. No other warpgroup reads the ring
 // where the pieces take its place.
-__device__ __forceinline__ void leave_by_rows(float (&sum)[BN / 2], uint8_t* pieces, int apart, T* C, int ldc, int row, int column, int M, int N,
+__device__ __forceinline__ void leave_by_rows(float (&sum)[BN / 2], uint8_t* pieces, int apart, Out* C, int ldc, int row, int column, int M, int N,
                                               float alpha, float beta) {
   if (beta == 0) {
     some_sync<128>(1 + warp_index() / 4);  // all four warps have read the ring
@@ -66,7 +66,7 @@ __device__ __forceinline__ void leave_by_rows(float (&sum)[BN / 2], uint8_t* pie
 
 // The same with operands that have changed places: a warpgroup has 64 columns of the tile's BM rows, and its sums are transposed on the way. 64
 // rows at a time take a STRIP, the first of them at `strips`, the next `apart` further.
-__device__ __forceinline__ void leave_by_columns(const float (&sum)[BM / 2], const uint8_t* strips, int apart, T* C, int ldc, int row, int column,
+__device__ __forceinline__ void leave_by_columns(const float (&sum)[BM / 2], const uint8_t* strips, int apart, Out* C, int ldc, int row, int column,
                                                  int M, int N, float alpha, float beta) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
   if (beta != 0) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ void leave_by_columns(const float (&sum)[BM / 2], con
 #pragma unroll
   for (int i = 0; i < BM / 16; ++i) {
     const uint8_t* from = strips + i / 4 * apart + i % 4 * 2048;
-    T* to = C + size_t(row + i * 16) * ldc + column;
+    Out* to = C + size_t(row + i * 16) * ldc + column;
     const int high = M - row - i * 16, left = N - column;
     if (whole) {
       const int r = warp * 4 + lane / 8;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void leave_by_columns(const float (&sum)[BM / 2], con
       for (int r = warp; r < 16; r += 4)
 #pragma unroll
         for (int x = lane; x < 64; x += 32)
-          if (r < high && x < left) to[size_t(r) * ldc + x] = *reinterpret_cast<const T*>(from + r * 128 + (x / 8 ^ r % 8) * 16 + x % 8 * 2);
+          if (r < high && x < left) to[size_t(r) * ldc + x] = *reinterpret_cast<const Out*>(from + r * 128 + (x / 8 ^ r % 8) * 16 + x % 8 * 2);
     }
   }
 }
@@ -115,13 +115,13 @@ struct Leaving {
   int slot = 0, row = 0, column = 0;
   uint32_t rounded[BN / 4];
 
-  __device__ __forceinline__ Leaving(const TensorMap& c_map_, const T* C, int ldc, int N, float beta, uint32_t slots_, uint32_t apart_)
+  __device__ __forceinline__ Leaving(const TensorMap& c_map_, const Out* C, int ldc, int N, float beta, uint32_t slots_, uint32_t apart_)
       : c_map(c_map_), slots(slots_), apart(apart_) {
     boxes = beta == 0 && (ldc % 8 | N % 8 | int(reinterpret_cast<size_t>(C) % 16)) == 0;
   }
 
   // Takes the sums over. Without `boxes` they leave at once.
-  __device__ __forceinline__ void take(float (&sum)[BN / 2], T* C, int ldc, int row_, int column_, int M, int N, float alpha, float beta) {
+  __device__ __forceinline__ void take(float (&sum)[BN / 2], Out* C, int ldc, int row_, int column_, int M, int N, float alpha, float beta) {
     row = row_, column = column_;
     if (boxes)
       round_sums(rounded, sum, alpha);

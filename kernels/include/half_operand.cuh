@@ -24,7 +24,7 @@ struct Operand {
   static constexpr bool MN_MAJOR = MN_MAJOR_;
   static constexpr int STRIPS = (SIZE + 63) / 64, BYTES = MN_MAJOR ? STRIPS * STRIP : SIZE * 128;
 
-  // Its descriptor, and what is added to it for 16 further along K, in units of 16 bytes. It is 1024 bytes from eight rows in memory to the next
+  // Its descriptor, and what is added to it for 32 bytes further along K, in units of 16 bytes. It is 1024 bytes from eight rows in memory to the next
   // eight, and MN-major, a STRIP from 64 columns there to the next 64.
   static constexpr int NEXT = (MN_MAJOR ? 16 * 128 : 16 * 2) / 16;
   static __device__ __forceinline__ uint64_t at(uint32_t address) {
@@ -46,11 +46,11 @@ struct Operand {
   }
 };
 
-// d = a * b for DEPTH of K, or with `add` d += a * b: a group of products. a and b are descriptors of operands of the types A and B.
+// d = a * b for DEPTH of K, which is 128 bytes, or with `add` d += a * b: a group of products. a and b are descriptors of operands of the types A and B.
 template <class A, class B, int N>
 __device__ __forceinline__ void multiply_stage(float (&d)[N], uint64_t a, uint64_t b, bool add) {
   wgmma_begin();
 #pragma unroll
-  for (int i = 0; i < DEPTH / 16; ++i) multiply<2 * N, A::MN_MAJOR, B::MN_MAJOR>(d, a + i * A::NEXT, b + i * B::NEXT, add || i > 0);
+  for (int i = 0; i < 4; ++i) multiply<2 * N, A::MN_MAJOR, B::MN_MAJOR>(d, a + i * A::NEXT, b + i * B::NEXT, add || i > 0);
   wgmma_commit();
 }

@@ -58,7 +58,7 @@ __device__ __forceinline__ void fill_tiles(Ring& ring, int M, int N, int K, floa
 
 // All of a block's work. `parts` is where the sums of parts of tiles go (rung 37).
 template <class Tiles, class Ring>
-__device__ __forceinline__ void multiply_tiles(Ring& ring, int M, int N, int K, float alpha, float beta, T* C, int ldc, const Batch& batch,
+__device__ __forceinline__ void multiply_tiles(Ring& ring, int M, int N, int K, float alpha, float beta, Out* C, int ldc, const Batch& batch,
                                                const TensorMap& a_map, const TensorMap& b_map, const TensorMap& c_map,
                                                float4* parts = nullptr) {
   if (is_filler()) return fill_tiles<Tiles>(ring, M, N, K, alpha, batch, a_map, b_map);

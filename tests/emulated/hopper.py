@@ -28,6 +28,7 @@ REPLACED = (
     "tensor_map.cuh",
     "cuda_bf16.h",
     "cuda_fp16.h",
+    "cuda_fp8.h",
 )
 """Headers whose functions `simulator.h` has."""
 SHARED = re.compile(r"extern __shared__ __align__\(1024\) uint8_t shared\[\];")
@@ -38,7 +39,7 @@ FUNCTION = re.compile(
 )
 CLUSTER = re.compile(r"__cluster_dims__\((.+?), 1, 1\)")
 _RUN = """
-extern "C" const char* run_{name}(int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc,
+extern "C" const char* run_{name}(int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, Out* C, int ldc,
                                   const long long* batch, void* workspace, const TensorMap* maps, const unsigned* grid, unsigned block,
                                   int shared, unsigned seed) {{
   hopper::dice.seed(seed);
@@ -58,7 +59,8 @@ class Map(ctypes.Structure):
         ("apart", ctypes.c_int64),
         ("box_width", ctypes.c_int32),
         ("box_height", ctypes.c_int32),
-        ("rest", ctypes.c_uint8 * 80),
+        ("size", ctypes.c_int32),
+        ("rest", ctypes.c_uint8 * 76),
     )
 
 
@@ -127,7 +129,7 @@ def run(
     apart = dict(zip("ABC", strides, strict=True))
     maps = (Map * 4)()
     for index, tensor_map in enumerate(kernel.maps(configuration, given)):
-        stride = apart.get(tensor_map.of, 0) * matrices[0].itemsize
+        stride = apart.get(tensor_map.of, 0) * tensor_map.size
         if tensor_map.aligned and (count == 1 or stride % 16 == 0):
             maps[index] = Map(
                 addresses[tensor_map.of] + tensor_map.at,
@@ -135,6 +137,7 @@ def run(
                 tensor_map.pitch,
                 stride,
                 *tensor_map.box,
+                tensor_map.size,
             )
     alpha, beta = (ctypes.c_float(float(factor)) for factor in scalars(problem))
     a, b, c, workspace = (ctypes.c_void_p(at) for at in (*starts, memory.ctypes.data))

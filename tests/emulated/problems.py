@@ -70,9 +70,9 @@ def launch(
     return given, *arrays
 
 
-def complaint(problem: Problem, result: np.ndarray, tf32: bool = False) -> str:
+def complaint(problem: Problem, result: np.ndarray, precision: str = "") -> str:
     """What is wrong with the buffer of C after a launch, or ""."""
-    return judge(compared(problem, result, stored(problem)[0]), problem, tf32).reason
+    return judge(compared(problem, result, stored(problem)[0]), problem, precision).reason
 
 
 def two_configurations(

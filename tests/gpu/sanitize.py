@@ -9,6 +9,7 @@ FOLDER keeps what is compiled. SHARE, `2/8`, is every eighth kernel from the thi
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ladder.compiling.compile import Resource, compile_kernel, compile_support
@@ -54,8 +55,8 @@ def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[P
         return []
     p = dict(configuration.parameters)
     rows, columns = 10 * p.get("BM", 128) - 5, (sm_count // 10 + 4) * p.get("BN", 128) - 4
-    problem = Problem(rows, columns, 40, kernel.element_types[0], beta=0.5, padding="0,4,0")
-    return [exactly(problem, kernel.precision)]
+    problem = Problem(rows, columns, 48, kernel.element_types[0], beta=0.5, padding="0,16,0")
+    return [exactly(replace(problem, layout=kernel.layouts[0]), kernel.precision)]
 
 
 def compiled(
@@ -86,7 +87,6 @@ def main(folder: Path, share: str, only_compile: bool) -> None:
     device = open_device("cuda", gpu.uuids[0], support)
     made = {}
     for kernel, rows in kernels:
-        tf32 = kernel.precision == "tf32"
         small = [
             problem
             for layout in kernel.layouts
@@ -106,7 +106,7 @@ def main(folder: Path, share: str, only_compile: bool) -> None:
                 subject = f"{kernel.name} {configuration.label} on {describe(problem)}"
                 print(subject, flush=True)  # what the tool says next is about this
                 launch = device.kernel(kernel, configuration, binary)
-                verdict = judge(device.check(launch), problem, tf32)
+                verdict = judge(device.check(launch), problem, kernel.precision)
                 launched += 1
                 if verdict.status != "correct":
                     wrong.append(f"{subject}: {verdict.reason}")

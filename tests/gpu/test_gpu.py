@@ -24,7 +24,7 @@ from host import buffers
 from ladder.cli import export
 from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_kernel
-from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES, LAYOUTS, OF_CUDA
+from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES, LAYOUTS, OF_8_BITS, OF_CUDA
 from ladder.devices import libraries
 from ladder.devices.back_to_back import FIRST_SECONDS, MOST_SECONDS, NEXT_SECONDS
 from ladder.devices.base import Launch, Refused
@@ -52,13 +52,15 @@ from on_gpu import KERNELS, UNUSUAL, given, use
 from planted import HOME, Project
 
 pytestmark = pytest.mark.gpu
+WIDE = [name for name in ELEMENT_TYPES if name not in OF_8_BITS]
+"""Those of which cuBLAS takes matrices with rows that begin anywhere."""
 
 
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 @pytest.mark.parametrize("name", BASELINES["cuda"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_cublas_passes_the_gauntlet(gpu, layout, name, element_type):
-    tf32 = PRECISION.get(name) == "tf32"
+    precision = PRECISION.get(name, "")
     if element_type not in TYPES_OF.get(name, ELEMENT_TYPES):
         pytest.skip(f"{name} does not have {element_type}")
     for problem in problems(element_type, PRECISION.get(name, ""), layout):
@@ -69,10 +71,10 @@ def test_cublas_passes_the_gauntlet(gpu, layout, name, element_type):
             try:
                 launch = gpu.baseline(name, dict(configuration.parameters))
             except Refused as refusal:
-                assert "cuBLASLt offers" in refusal.reason
+                assert "cuBLASLt" in refusal.reason
                 continue
             reduces = name in REDUCING and element_type in OF_CUDA
-            verdict = judge(gpu.check(launch), problem, tf32, reduces)
+            verdict = judge(gpu.check(launch), problem, precision, reduces)
             where = configuration.label, describe(problem), verdict.reason
             assert verdict.status == "correct", where
 
@@ -159,7 +161,7 @@ def test_results_are_the_same_bits_at_every_launch_and_all_other_questions_are_a
 
 
 @pytest.mark.parametrize(("kept", "status"), [("Acc", "correct"), ("T", "incorrect")])
-@pytest.mark.parametrize("element_type", OF_CUDA)
+@pytest.mark.parametrize("element_type", ["float16", "bfloat16"])
 def test_a_kernel_that_adds_parts_of_k_in_16_bits_is_incorrect(
     gpu, element_type, kept, status, tmp_path
 ):
@@ -310,8 +312,8 @@ def test_the_device_draws_what_the_host_draws(gpu, layout, distribution, element
             if distribution in APPROXIMATE:
                 # float64 shows what the functions themselves leave open, near a cosine's zeros the
                 # most
-                eps = 2 * element.output_roundoff
-                least = 2.0 ** (element.exponents[0] + 1) * element.output_roundoff
+                eps = 2.0 ** (1 - element.digits)
+                least = 2.0 ** element.exponents[0] * eps
                 np.testing.assert_allclose(
                     values(actual),
                     values(expected),
@@ -371,7 +373,7 @@ says. Even, on rows of even lengths.
 
 
 @pytest.mark.parametrize(("times", "layout"), [(1, "nn"), (5, "nn"), (5, "tt")])
-@pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
+@pytest.mark.parametrize("element_type", WIDE)
 @pytest.mark.parametrize("where", list(PLACES))
 def test_what_spoils_a_timed_launch_is_found(gpu, where, element_type, times, layout):
     place_of, message = PLACES[where]
@@ -390,7 +392,7 @@ def test_what_spoils_a_timed_launch_is_found(gpu, where, element_type, times, la
             assert message in fault(of_wrong.audit, problem)
 
 
-@pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
+@pytest.mark.parametrize("element_type", WIDE)
 def test_what_spoils_c_fails_the_comparison_of_all_elements(gpu, element_type):
     problem = Problem(34, 66, 18, element_type=element_type, padding=4, beta=0.5)
     size = ELEMENT_TYPES[element_type].size
@@ -467,7 +469,7 @@ def test_the_pipelines_own_kernels_leave_no_address_in_local_memory(gpu):
     names = [
         f"{name}_{element_type}"
         for name in ("fill", "draw_wide", "compare", "audit_a", "audit_b")
-        for element_type in ELEMENT_TYPES
+        for element_type in (WIDE if name == "compare" else ELEMENT_TYPES)
     ]
     for name in [*names, "stamp"]:
         assert Function(module, name).attribute("LOCAL_SIZE_BYTES") == 0, name
@@ -574,9 +576,8 @@ def test_what_loads_ask_the_l2_to_keep_is_not_there_in_cold_launches(gpu, tmp_pa
 @pytest.mark.parametrize("distribution", ["uniform", "normal", "positive", "sparse", "hilbert"])
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 def test_right_samples_of_many_launches_have_no_fault(gpu, element_type, distribution, cold):
-    problem = Problem(
-        96, 80, 300, element_type=element_type, distribution=distribution, beta=0.5, padding=1
-    )
+    lying = {"padding": 1} if element_type in WIDE else {"padding": 16, "layout": "nt"}
+    problem = Problem(96, 80, 304, element_type, beta=0.5, distribution=distribution, **lying)
     with given(gpu, problem):
         samples = [gpu.sample(gpu.baseline("cublas"), times, cold) for times in (20, 1)]
         for seed in range(20):

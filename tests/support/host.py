@@ -18,6 +18,7 @@ from ladder.devices.base import Errors, Launch
 from ladder.devices.cpu import C_TYPES, CDraw, CPlace, Cpu
 from ladder.devices.operands import (
     CANARY,
+    E4M3,
     draws,
     exact_mask,
     inside,
@@ -121,22 +122,29 @@ def buffers(problem: Problem) -> list[Any]:
     for index, (place, draw) in enumerate(zip(places(problem), draws(problem), strict=True)):
         wide = np.empty(place.total)  # in double, from which a device rounds too
         host().support.fill(ctypes.c_void_p(wide.ctypes.data), 8, CPlace(*place), CDraw(*draw))
-        words = place.total * ELEMENT_TYPES[problem.element_type].size // 4
-        array = np.full(words, CANARY, np.uint32).view(stored_type(problem.element_type))
+        kind = problem.element_type
+        if index == 2:
+            kind = ELEMENT_TYPES[kind].of_c.name
+        words = place.total * problem.sizes[index] // 4
+        array = np.full(words, CANARY, np.uint32).view(stored_type(kind))
         if index < 2 or problem.beta:
             with np.errstate(over="ignore"):
-                inside(array, place)[:] = rounded(inside(wide, place), problem.element_type)
+                inside(array, place)[:] = rounded(inside(wide, place), kind)
         arrays.append(array)
     return arrays
 
 
 def rounded(wide: Any, element_type: str) -> Any:
     """Numbers in float64 as elements in memory, rounded to nearest, ties to even."""
-    if element_type != "bfloat16":
+    element = ELEMENT_TYPES[element_type]
+    if element_type != "bfloat16" and not element.result:
         return wide.astype(element_type)
-    exponent = np.frexp(wide)[1]
-    exponent = np.maximum(exponent, ELEMENT_TYPES[element_type].exponents[0] + 1)
-    fewer = np.ldexp(np.rint(np.ldexp(wide, 8 - exponent)), exponent - 8)
+    exponent = np.maximum(np.frexp(wide)[1], element.exponents[0] + 1)
+    fewer = np.ldexp(np.rint(np.ldexp(wide, element.digits - exponent)), exponent - element.digits)
+    if element.result:  # saturated, as CUDA converts
+        fewer = np.where(np.isnan(wide), 512, np.minimum(np.abs(fewer), 448))
+        byte = np.searchsorted(E4M3[:127], fewer)
+        return (byte | np.where(np.signbit(wide) & ~np.isnan(wide), 128, 0)).astype(np.uint8)
     return (fewer.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
@@ -155,10 +163,10 @@ def compared(problem: Problem, result: Any, before: Sequence[Any]) -> Errors:
     """The `Errors` of the buffer of C after a launch, as a device finds them, of any element type.
     `before` are the buffers of A, B and C before it.
     """
-    place, element = places(problem)[2], ELEMENT_TYPES[problem.element_type]
+    place, element = places(problem)[2], ELEMENT_TYPES[problem.element_type].of_c
     sums, scale = _reference(problem)
     with np.errstate(all="ignore"):
-        once = values(rounded(sums, problem.element_type))
+        once = values(rounded(sums, element.name))
         actual = values(inside(result, place))
         finite = np.isfinite(actual) & np.isfinite(once)
         wild = ~finite & ~((actual == once) | (np.isnan(actual) & np.isnan(once)))

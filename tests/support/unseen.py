@@ -105,7 +105,7 @@ class _Launch:
             stray=0,
             rounded2=times * float(np.sum((self._rounded(self.product) - reference) ** 2)),
         )
-        return judge(errors, self.problem, self.call.tf32)
+        return judge(errors, self.problem, "tf32" if self.call.tf32 else "")
 
     def _passes(self, i: int, j: int, value: float) -> bool:
         wrong = np.zeros_like(self.product)

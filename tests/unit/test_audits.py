@@ -93,9 +93,9 @@ def test_rounding_of_tf32_is_no_fault_of_what_says_so_and_one_of_what_does_not()
     problem = Problem(32, 32, 512)
     audits = audits_of(problem, tf32)
     assert all(fault(audit, problem) for audit in audits)
-    assert not any(fault(audit, problem, tf32=True) for audit in audits)
-    assert not any(fault(audit, problem, normwise=True) for audit in audits)
-    assert fault(replace(audits[0], worst=np.nan), problem, normwise=True)
+    assert not any(fault(audit, problem, "tf32") for audit in audits)
+    assert not any(fault(audit, problem, "normwise") for audit in audits)
+    assert fault(replace(audits[0], worst=np.nan), problem, "normwise")
     # on whole numbers it is found however small the error is
     assert_always_found(OFF, faults_of(exactly(Problem(40, 30, 500)), tf32))
 

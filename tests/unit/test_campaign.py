@@ -98,13 +98,18 @@ def test_every_configuration_and_baseline_is_planned():
 
 @pytest.mark.parametrize(
     ("element_type", "names"),
-    [("float32", ["cublas_tf32", "cublas_bf16x9"]), ("bfloat16", ["cublas_fp32_sums"])],
+    [
+        ("float32", ["cublas_tf32", "cublas_bf16x9"]),
+        ("bfloat16", ["cublas_fp32_sums"]),
+        ("float8_e4m3", ["cublas_fast_accum"]),
+    ],
 )
 def test_a_baseline_is_planned_for_the_element_types_that_it_has(element_type, names):
     """The library's own choice, eight algorithms, and one to search for, are candidates of the
     best one.
     """
-    *_, share = change("element_types: [float32, bfloat16]").shares["cuda", element_type]
+    plan = change("element_types: [float32, bfloat16, float8_e4m3]")
+    *_, share = plan.shares["cuda", element_type]
     numbered = [f"cublaslt_best ALGORITHM={number}" for number in range(8)]
     first = [f"{name} -" for name in ("cublas", *names, "cublaslt_best")]
     expected = [*first, *numbered, "cublaslt_best SEARCH=1"]
@@ -143,7 +148,10 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ("partitions: {build: {device: cpu-x}}", 'partitions: got "build"; expected a name'),
         ("kernels: [cuda/03_shared]", 'kernels[0]: got "cuda/03_shared"; did you mean `cuda/03_s'),
         ("kernels: [/**/*.cu]", 'kernels: got ["/**/*.cu"]; expected all, published, or a list of'),
-        ("element_types: [float32, float32]", "float64, float16, bfloat16, each once"),
+        (
+            "element_types: [float32, float32]",
+            "bfloat16, float8_e4m3, float8_e4m3_float16, each once",
+        ),
         ("parameters: {cuda/33: {BM: [1]}}", "parameters.cuda/33: unknown kernel; expected one of"),
         (
             "parameters: {cuda/03_shared_tile: {BQ: [1]}}",

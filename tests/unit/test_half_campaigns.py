@@ -1,8 +1,10 @@
-"""The problems that no kernel was tuned on are those that a rule with a seed draws."""
+"""The campaigns of 16-bit and 8-bit elements: the problems that nothing was tuned on are those that a
+rule with a seed draws.
+"""
 
 import math
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import pytest
 import yaml
@@ -24,14 +26,18 @@ def size(generator, low: int, high: int, step: int) -> int:
 
 
 def drawn(
-    seed: int, number: int = 44, least: int = 2**21, known: Collection[tuple[int, ...]] = ()
+    seed: int,
+    number: int = 44,
+    least: int = 2**21,
+    known: Collection[tuple[int, ...]] = (),
+    steps: Sequence[int] = STEPS,
 ) -> list[tuple[int, ...]]:
     """Return problems: squares, few rows, a long K and anything in turn; sizes from 1 to 16384,
-    multiples of 8, of 64 and of nothing.
+    multiples of the `steps` in turn.
     """
     generator, shapes = random.Random(seed), []
     while len(shapes) < number:
-        step = STEPS[len(shapes) % len(STEPS)]
+        step = steps[len(shapes) % len(steps)]
         kind = len(shapes) % 4
         if kind == 0:
             shape = (size(generator, 64, 8192, step),) * 3
@@ -66,3 +72,12 @@ def test_the_unseen_problems_are_drawn_by_the_rule(campaign):
     for problem in expected[4::5]:
         problem["padding"] = [8, 8, 8]
     assert [each for each in problems_of(campaign) if "M" in each] == expected
+
+
+def test_the_problems_of_8_bits_have_rows_at_16_bytes_as_cublas_needs_them():
+    campaign = yaml.safe_load((HOME / "config" / "fp8.yaml").read_text())
+    squares, *others = campaign["problems"]["cuda"]
+    unseen = [list(shape) for shape in drawn(8_128, number=24, steps=(16, 64))]
+    assert squares == {"square": [2048, 4096, 8192]}
+    assert others == [*OF_MODELS, *unseen]
+    assert all(n % 8 == k % 16 == 0 for _, n, k in others)

@@ -234,6 +234,7 @@ def test_the_source_keeps_the_files_line_numbers(parsed, element_type, header, n
         (GOOD.split("---")[1], "\n- a\n", 'got ["a"]; expected a mapping of the keys that docs/'),
         ('["ceil_div(N, BN)"', "[ceil_div(N, BN)", "one with a comma is written in quotes"),
         ("needs:", "precision: tf32\nneeds:", "expected [float32], because of `precision`"),
+        ("needs:", "precision: fast_accum\nneeds:", "expected a type of 8 bits, because of `pre"),
         ("needs:", "rival: true\nbuilds_on: x\nneeds:", "expected none, because a rival is no"),
         ("needs:", "multiples: [K]\nneeds:", 'got ["K"]; expected only kernels in .py to have it'),
     ],
@@ -264,7 +265,8 @@ def test_the_projects_own_kernels_have_models_and_legal_configurations():
         assert kernel.global_reads
         default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items()))
         assert kernel.objection(default) == ""
-        assert "" in [objection for _, objection in kernel.expand({}, kernel.element_types)]
+        every = kernel.expand({}, kernel.element_types, layouts=kernel.layouts)
+        assert "" in [objection for _, objection in every]
 
 
 @pytest.mark.parametrize("where", ["cpu/a.c", "include/x.h"])

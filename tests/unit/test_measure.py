@@ -191,7 +191,7 @@ def test_a_wrong_baseline_is_told_with_what_was_loaded_into_its_process(jobs, mo
     remark = preload(jobs, monkeypatch)
     monkeypatch.setattr(
         "ladder.measuring.timing.fault",
-        lambda audit, problem, tf32, normwise: "off" if tf32 else "",
+        lambda audit, problem, precision: "off" if precision == "tf32" else "",
     )
     run = jobs.open("baselines.float32", **ONE)
     told = ("incorrect", f"while timed: sample 1: off; {remark}")

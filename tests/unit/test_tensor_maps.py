@@ -8,6 +8,7 @@ from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
 from ladder.model.tensor_map import MAP_BYTES, TensorMap, encoded
 from planted import written
+from rungs import ALL
 
 HEADER = """/*---
 title: A kernel
@@ -41,9 +42,9 @@ def given(**layout):
 def test_a_map_describes_an_operand_or_a_part_of_the_workspace(tmp_path):
     kernel = parse(tmp_path)
     assert kernel.maps(HALF, given(padding="8,0,16")) == [
-        TensorMap("A", 0, 72, 100, 160, (64, 64), 128),
-        TensorMap("C", 0, 40, 100, 112, (32, 16), 64),
-        TensorMap("workspace", 16, 72, 99, 144, (64, 64), 128),
+        TensorMap("A", 0, 72, 100, 160, (64, 64), 128, 2),
+        TensorMap("C", 0, 40, 100, 112, (32, 16), 64, 2),
+        TensorMap("workspace", 16, 72, 99, 144, (64, 64), 128, 2),
     ]
     assert kernel.unmet_need(HALF, given()) == ""
     assert {"of": "A", "box": [64, "BM"], "swizzle": 128} in kernel.geometry
@@ -56,6 +57,24 @@ def test_operands_need_aligned_rows_but_c_does_not(tmp_path, layout):
     assert kernel.unmet_need(HALF, given(**layout)) == reason
     # nothing is said of B, and C does without
     assert kernel.unmet_need(HALF, given(offset="8,1,3", padding="8,1,1")) == ""
+
+
+def test_rows_of_8_bits_need_16_elements_and_c_has_its_own_size():
+    kernel, names = ALL["cuda/51_fp8_promoted"], {"layout": "nt", "element_type": "float8_e4m3"}
+    configuration = Configuration("float8_e4m3", tuple(kernel.parameters.items()), layout="nt")
+
+    def need(k, **given):
+        problem = Problem(100, 40, k, **names, **given)
+        return kernel.unmet_need(configuration, problem.names() | DEVICE)
+
+    assert need(64) == need(64, padding="16,32,3", offset="16,0,1") == ""
+    assert Problem(100, 40, 64, **names, offset="16,8,1").alignments == [16, 8, 2]
+    assert need(72) == "tensor_maps[0]: needs rows of A that begin at multiples of 16 bytes"
+    pitches = [
+        each.pitch
+        for each in kernel.maps(configuration, Problem(100, 40, 64, **names).names() | DEVICE)
+    ]
+    assert pitches == [64, 64, 80]
 
 
 @pytest.mark.parametrize(
@@ -117,9 +136,9 @@ def test_the_driver_is_asked_for_rows_and_boxes_in_its_order(monkeypatch):
 
     monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", encode)
     encoded.cache_clear()
-    described = TensorMap("workspace", 64, 72, 99, 144, (64, 32), 128)
+    described = TensorMap("workspace", 64, 72, 99, 144, (64, 32), 128, 2)
     assert len(encoded(described, "bfloat16", 1088)) == MAP_BYTES
-    elsewhere = TensorMap("C", 0, 8, 8, 20, (8, 8), 0, aligned=False)
+    elsewhere = TensorMap("C", 0, 8, 8, 20, (8, 8), 0, 2, aligned=False)
     assert encoded(elsewhere, "float16", 8192) == bytes(MAP_BYTES)
     ((kind, rank, address, *extents, _, swizzle, _, _),) = asked
     assert (kind.name, rank, address) == ("CU_TENSOR_MAP_DATA_TYPE_BFLOAT16", 2, 1088)
@@ -130,6 +149,9 @@ def test_the_driver_is_asked_for_rows_and_boxes_in_its_order(monkeypatch):
         [1, 1],
     ]
     assert swizzle == driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
+    for of, size in (("A", 1), ("C", 2)):  # of 8 bits, with a C of bfloat16
+        encoded(TensorMap(of, 0, 64, 64, 128, (64, 32), 128, size), "float8_e4m3", 1024)
+    assert [kind.name.rpartition("_")[2] for kind, *_ in asked[1:]] == ["UINT8", "BFLOAT16"]
     answer[0] = driver.CUresult.CUDA_ERROR_INVALID_VALUE
     with pytest.raises(ValueError, match=r"does not encode TensorMap.*CUDA_ERROR_INVALID_VALUE"):
         encoded(described, "float32", 1088)

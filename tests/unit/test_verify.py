@@ -38,8 +38,8 @@ def pairwise(p, a, b, c):
 ORDERS = {"forward": forward, "pairwise": pairwise}
 
 
-def verdict(problem, compute, tf32=False):
-    return judge(checked(problem, compute), problem, tf32)
+def verdict(problem, compute, precision=""):
+    return judge(checked(problem, compute), problem, precision)
 
 
 CASES = [
@@ -163,11 +163,11 @@ def narrow(bits):
 def test_operands_rounded_to_tf32_pass_only_as_tf32_and_to_bfloat16_never(k):
     problem = Problem(64, 48, k)
     assert verdict(problem, narrow(11)).status == "incorrect"
-    assert verdict(problem, narrow(11), tf32=True).status == "correct"
+    assert verdict(problem, narrow(11), "tf32").status == "correct"
     assert verdict(problem, narrow(8)).status == "incorrect"
-    assert verdict(problem, narrow(8), tf32=True).status == "incorrect"
+    assert verdict(problem, narrow(8), "tf32").status == "incorrect"
     assert verdict(exactly(problem), narrow(11)).status == "incorrect"
-    assert verdict(exactly(problem, "tf32"), narrow(11), tf32=True).status == "correct"
+    assert verdict(exactly(problem, "tf32"), narrow(11), "tf32").status == "correct"
 
 
 PASSED_ALONE = {

@@ -80,7 +80,8 @@ struct alignas(64) TensorMap {
   int64_t width, height, pitch;  // elements, rows, bytes
   int64_t apart;                 // bytes from a matrix of a batch to the next
   int32_t box_width, box_height;
-  uint8_t rest[128 - 48];
+  int32_t size;                  // bytes of an element
+  uint8_t rest[128 - 52];
 };
 static_assert(sizeof(TensorMap) == 128);
 
@@ -425,11 +426,12 @@ inline void copy_to(hopper::Block* block, uint32_t to, const TensorMap& map, int
   for (int r = 0; r < map.box_height; ++r)
     for (int c = 0; c < map.box_width; ++c) {
       uint16_t value = 0;
-      if (x + c >= 0 && x + c < map.width && y + r >= 0 && y + r < map.height) memcpy(&value, row_of(map, y + r, z) + (x + c) * 2, 2);
-      memcpy(memory_of(to + swizzled(r, c * 2), block), &value, 2);
+      const int size = map.size;
+      if (x + c >= 0 && x + c < map.width && y + r >= 0 && y + r < map.height) memcpy(&value, row_of(map, y + r, z) + (x + c) * size, size);
+      memcpy(memory_of(to + swizzled(r, c * size), block), &value, size);
     }
   Barrier& come = barrier_at(barrier, block);
-  come.bytes -= map.box_width * map.box_height * 2;
+  come.bytes -= map.box_width * map.box_height * map.size;
   come.settle();
 }
 inline void copy_box(uint32_t to, const TensorMap& map, int x, int y, int z, uint32_t barrier) {
@@ -464,11 +466,31 @@ void stores_read() {
 }
 
 // half.cuh
+#ifdef OUT
+using Out = OUT;
+#else
+using Out = T;
+#endif
 constexpr int DEPTH = 128 / sizeof(T), STRIP = 64 * 128;
 template <class>
 constexpr bool IS_BFLOAT = false;
 template <>
 constexpr bool IS_BFLOAT<__nv_bfloat16> = true;
+// The sum so far and the products of one instruction. Of products of 8 bits, Hopper's tensor cores cut off what is smaller than 2^-13 times the power
+// of two in the largest of them (DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, section 3.3.2).
+template <class Element, int COUNT>
+float added(float sum, const float* left, const float* right) {
+  float largest = fabsf(sum), products[COUNT];
+  for (int k = 0; k < COUNT; ++k) products[k] = left[k] * right[k], largest = fmaxf(largest, fabsf(products[k]));
+  if (sizeof(Element) > 1 || largest == 0 || !std::isfinite(largest)) {
+    for (float product : products) sum += product;
+    return sum;
+  }
+  const float unit = exp2f(float(ilogbf(largest) - 13));
+  float units = truncf(sum / unit);
+  for (float product : products) units += truncf(product / unit);
+  return truncf(units) * unit;
+}
 inline int fresh(int x) { return x; }
 // Row or column i of an operand, at k, by the fields of its descriptor: a core matrix is 8 x 16 bytes, in rows of 128 that are swizzled or by
 // itself.
@@ -522,9 +544,7 @@ void products_of(float (&d)[N / 2], uint64_t a, bool a_mn_major, uint64_t b, boo
         for (int column = 0; column < N; ++column) {
           const int t = row / 16 * 32 + row % 8 * 4 + column % 8 / 2, i = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
           float& value = products.places[t][place].values[i];
-          float sum = add ? value : 0;
-          for (int k = 0; k < COUNT; ++k) sum += left[row][k] * right[column][k];
-          value = sum;
+          value = added<Element, COUNT>(add ? value : 0, left[row], right[column]);
         }
     });
   });

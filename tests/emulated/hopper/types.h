@@ -1,4 +1,4 @@
-// The element types of 16 bits in C++: bits, and conversions that round to nearest, ties to even.
+// The element types of 16 and 8 bits in C++: bits, and conversions, which round to nearest, ties to even.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -17,6 +17,14 @@ struct __nv_bfloat16 {
     float x;
     memcpy(&x, &u, 4);
     return x;
+  }
+};
+struct __nv_fp8_e4m3 {
+  uint8_t bits;
+  explicit operator float() const {
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const float size = (bits & 127) == 127 ? NAN : ldexpf(float(exponent ? fraction + 8 : fraction), (exponent ? exponent : 1) - 10);
+    return bits & 128 ? -size : size;
   }
 };
 struct __half {

@@ -205,19 +205,20 @@ def model(
 
     `given` has the names of the problem and the device, if they are known already.
     """
-    size, peaks = ELEMENT_TYPES[configuration.element_type].size, environment["peaks"]
+    (size, _, size_c), peaks = problem.sizes, environment["peaks"]
     given = given or problem.names() | device_names(environment)
     names = kernel.names(configuration, given)
     shapes = kernel.launches(configuration, given)
-    m, n, k = problem.m, problem.n, problem.k
     # the elements of C that every kernel reads if beta is not 0
-    old = m * n * (problem.beta != 0)
+    old = problem.m * problem.n * (problem.beta != 0)
     row: dict[str, Any] = {"flops": problem.flops}
-    row["compulsory_intensity"] = problem.flops / size / (m * k + k * n + m * n + old)
+    row["compulsory_intensity"] = problem.flops / (problem.least_bytes + size_c * old)
     if kernel.global_reads and kernel.global_writes:
-        row["global_reads"] = evaluate(kernel.global_reads, names) + old
-        row["global_writes"] = evaluate(kernel.global_writes, names)
-        row["intensity"] = problem.flops / size / (row["global_reads"] + row["global_writes"])
+        reads, writes = (
+            evaluate(each, names) for each in (kernel.global_reads, kernel.global_writes)
+        )
+        row |= {"global_reads": reads + old, "global_writes": writes}
+        row["intensity"] = problem.flops / (size * reads + size_c * (old + writes))
     row["memory_tflops"] = peaks["copy_tb_s"] * row["compulsory_intensity"]
     bounds = {"memory": row["memory_tflops"]}
     peak = measured_peak(environment, configuration.element_type)

@@ -30,6 +30,8 @@ def export(name: str, assignments: Sequence[str], element_type: str, layout: str
     """Write the folder `results/export/KERNEL` and return what was written. Raises `InputError`."""
     kernel = _kernel(name)
     check_type(kernel, element_type)
+    if ELEMENT_TYPES[element_type].result:
+        raise InputError(f"--type {element_type}: cannot be exported yet; use 16 or 32 bits")
     if layout not in kernel.layouts:
         raise InputError(
             f"--layout {layout}: expected one of the layouts in the header of {kernel.id}, "
@@ -151,10 +153,7 @@ def write(
         "where": dict(kernel.where),
         "needs": list(kernel.needs),
         "workspace": kernel.workspace or None,
-        "tensor_maps": [
-            expressions(entry, ELEMENT_TYPES[configuration.element_type].size)
-            for entry in kernel.tensor_maps
-        ],
+        "tensor_maps": [expressions(entry, names) for entry in kernel.tensor_maps],
         "launches": launches,
         "measured": result,
     }

@@ -1,6 +1,7 @@
 """Element types, statuses, device kinds, and units of throughput."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Status = Literal[
@@ -56,7 +57,7 @@ class ElementType:
 
     name: str
     size: int
-    """Bytes per element."""
+    """Bytes per element of A and of B."""
     c_type: str
     accumulator: str
     unit_roundoff: float
@@ -65,6 +66,20 @@ class ElementType:
     """Those of the smallest and of the largest normal numbers."""
     header: str = ""
     """The toolkit's file that declares `c_type`."""
+    result: str = ""
+    """The name of C's type if it is another one than that of A and B."""
+    roundoff: float = 0.0
+    """That of an element of A or B, if C has another type."""
+
+    @property
+    def of_c(self) -> "ElementType":
+        """The type of C's elements."""
+        return ELEMENT_TYPES[self.result or self.name]
+
+    @property
+    def digits(self) -> int:
+        """Significant bits of an element of A or B."""
+        return -int(math.log2(self.roundoff or self.output_roundoff))
 
 
 ELEMENT_TYPES = {
@@ -77,8 +92,22 @@ ELEMENT_TYPES = {
         "bfloat16", 2, "__nv_bfloat16", "float", 2.0**-24, 2.0**-8, (-126, 127), "cuda_bf16.h"
     ),
 }
+ELEMENT_TYPES |= {
+    name: replace(
+        ELEMENT_TYPES[result],
+        name=name,
+        size=1,
+        c_type="__nv_fp8_e4m3",
+        exponents=(-6, 8),
+        header="cuda_fp8.h",
+        result=result,
+        roundoff=2.0**-4,
+    )
+    for name, result in {"float8_e4m3": "bfloat16", "float8_e4m3_float16": "float16"}.items()
+}
 OF_CUDA = tuple(name for name, element in ELEMENT_TYPES.items() if element.header)
 """Element types that only GPUs have."""
+OF_8_BITS = tuple(name for name, element in ELEMENT_TYPES.items() if element.size == 1)
 
 
 def flops(m: int, n: int, k: int) -> int:

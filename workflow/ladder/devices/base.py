@@ -39,10 +39,8 @@ class Launch:
     """
     before: Call = lambda: None
     """Called before the clock starts, for example to set the number of threads."""
-    tf32: bool = False
-    """Whether it rounds float32 operands to TF32; verification then allows for that."""
-    normwise: bool = False
-    """Whether its errors are bounded beside the norms of the matrices only."""
+    precision: str = ""
+    """That of its arithmetic, as a kernel's header declares it; verification allows for it."""
     reduces: bool = False
     """Whether it may add parts of K in the elements' type, which is narrower than that of sums."""
     ready: bool = False

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ladder.core.types import ELEMENT_TYPES, OF_8_BITS
 from ladder.devices.base import Launch, Refused
 from ladder.devices.cublaslt import Matmul, cublasLt, operations
 from ladder.devices.cuda import Cuda
@@ -25,8 +26,8 @@ WORKSPACE_BYTES = 32 << 20
 """NVIDIA's recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace)."""
 HANDLES = {"handle", "strict", "emulating"}
 """The handles of cuBLAS, of which those exist that a launch has needed."""
-_DATA = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
-"""Values of `cudaDataType` (library_types.h)."""
+_DATA = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14} | dict.fromkeys(OF_8_BITS, 28)
+"""Values of `cudaDataType` (library_types.h) for A and B."""
 
 
 _COMPUTE = {"cublas_tf32": "COMPUTE_32F_FAST_TF32", "cublas_bf16x9": "COMPUTE_32F_EMULATED_16BFX9"}
@@ -95,15 +96,21 @@ class Cublas:
         documentation, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION). `cublas_tf32` uses
         FAST_TF32, and `cublas_bf16x9` nine products of bfloat16 for one of float32, if the library
         does that on this device. `cublaslt_best` is `cublas`, or with parameters that algorithm of
-        cuBLASLt.
+        cuBLASLt. In 8 bits, which cublasGemmEx does not have, `cublas` is the first algorithm of
+        cuBLASLt's heuristic, and `cublas_fast_accum` the same with sums on the tensor cores
+        (CUBLASLT_MATMUL_DESC_FAST_ACCUM). It takes the layout nt alone.
         """
         p = self.device.given
         if p.element_type not in TYPES_OF.get(name, _DATA):
             raise Refused(
                 "not_supported", f"{name} has the element types {', '.join(TYPES_OF[name])}"
             )
+        if p.element_type in OF_8_BITS:
+            if p.layout != "nt":
+                raise Refused("not_supported", "cuBLASLt has the layout nt only for 8 bits")
+            parameters = parameters or {"ALGORITHM": 0}
         if parameters:
-            return self._by(parameters)
+            return self._by(parameters, fast=name == "cublas_fast_accum")
         handle = self.handle
         if name == "cublas_fp32_sums":
             handle = self.strict
@@ -163,19 +170,20 @@ class Cublas:
             handle, *how, n, m, k, factors[0], *sides, factors[1], c, data, ldc, compute, -1
         )
 
-    def cublaslt(self) -> Matmul:
-        """Return the present problem as cuBLASLt takes it."""
-        given = self.device.given.element_type
-        scale = _DATA["float64" if given == "float64" else "float32"]
+    def cublaslt(self, fast: bool = False) -> Matmul:
+        """Return the present problem as cuBLASLt takes it, with `fast` accumulation or without."""
+        given = ELEMENT_TYPES[self.device.given.element_type]
+        scale = _DATA["float64" if given.name == "float64" else "float32"]
+        types = _compute(given.name), scale, _DATA[given.name], _DATA[given.of_c.name]
         workspace = int(self.workspace), WORKSPACE_BYTES
-        return Matmul(self.device, self.light, workspace, (_compute(given), scale, _DATA[given]))
+        return Matmul(self.device, self.light, workspace, types, fast)
 
-    def _by(self, parameters: Mapping[str, int]) -> Launch:
+    def _by(self, parameters: Mapping[str, int], fast: bool = False) -> Launch:
         """Return the launch of the heuristic's algorithm with the number `ALGORITHM`, or of the one
         with all these parameters. Raises `Refused` if there is none, or cuBLASLt refuses what it
         has offered.
         """
-        problem = self.cublaslt()
+        problem = self.cublaslt(fast)
         if "ALGORITHM" in parameters:
             offered = problem.offered()
             if parameters["ALGORITHM"] >= len(offered):

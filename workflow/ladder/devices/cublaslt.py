@@ -11,12 +11,12 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
+from operator import mul
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.algorithm_search import Algorithm, Spaces, fastest
 from ladder.devices.base import Call
 from ladder.devices.operands import scalars
@@ -49,6 +49,8 @@ SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 """The parts of K that are tried."""
 SCHEMES = (1, 2, 4)
 """How parts of K may be added up (cublasLtReductionScheme_t)."""
+NOT_SUPPORTED = 15
+"""CUBLAS_STATUS_NOT_SUPPORTED (cublas_api.h)."""
 MOST_IDS = 256
 """More algorithms than cuBLASLt has."""
 SHORT_US = 5000.0
@@ -71,36 +73,46 @@ class Matmul:
     """
 
     def __init__(
-        self, device: "Cuda", light: int, workspace: tuple[int, int], types: tuple[int, int, int]
+        self,
+        device: "Cuda",
+        light: int,
+        workspace: tuple[int, int],
+        types: tuple[int, int, int, int],
+        fast: bool,
     ) -> None:
-        compute, scale, data = types
+        compute, scale, data, data_c = types
         p = device.given
         self.device, self.light, self.workspace = device, light, workspace
         self.alpha, self.beta = (np.array([value]) for value in scalars(p))
-        self.types = (compute, scale, data, data, data, data)
+        self.types = (compute, scale, data, data, data_c, data_c)
         how = cublasLt.matmul_desc_create(compute, scale)
         if sms := device.blas.sms:
             target, most = cublasLt.MatmulDescAttribute.SM_COUNT_TARGET, np.array([sms], np.int32)
             cublasLt.matmul_desc_set_attribute(how, target, most.ctypes.data, most.nbytes)
+        if fast:
+            mode, on = cublasLt.MatmulDescAttribute.FAST_ACCUM, np.ones(1, np.int8)
+            cublasLt.matmul_desc_set_attribute(how, int(mode), on.ctypes.data, on.nbytes)
         kinds = cublasLt.MatmulDescAttribute.TRANSA, cublasLt.MatmulDescAttribute.TRANSB
         for kind, operation in zip(kinds, operations(p), strict=True):
             value = np.array([operation], np.int32)
             cublasLt.matmul_desc_set_attribute(how, int(kind), value.ctypes.data, value.nbytes)
         # as column-major matrices of the other sides
         of_a, of_b, of_c = (
-            cublasLt.matrix_layout_create(data, columns, rows, ld)
-            for (rows, columns), ld in zip(p.shapes, (p.lda, p.ldb, p.ldc), strict=True)
+            cublasLt.matrix_layout_create(kind, columns, rows, ld)
+            for kind, (rows, columns), ld in zip(
+                (data, data, data_c), p.shapes, (p.lda, p.ldb, p.ldc), strict=True
+            )
         )
         self.described = (how, of_b, of_a, of_c, of_c)
         # each launch of a sample has its own rows of B: all begin on a 16-byte boundary, or none
         # does
         self.alignment = min(16, int(p.names()["alignment"]))
-        size = ELEMENT_TYPES[p.element_type].size
-        self.rows = math.gcd(self.alignment, size * p.lda, size * p.ldb, size * p.ldc)
+        self.rows = math.gcd(self.alignment, *map(mul, p.sizes, (p.lda, p.ldb, p.ldc)))
 
     def offered(self, id: int | None = None) -> list[Any]:
         """Return the algorithms of the heuristic (cublasLtMatmulAlgoGetHeuristic), its favorite
-        first: of all, or of those with one `id`.
+        first: of all, or of those with one `id`. In 8 bits it has none for rows that do not begin
+        at 16 bytes.
         """
         found = np.zeros(ALGORITHMS, cublasLt.matmul_heuristic_result_dtype)
         wishes: dict[str, Any] = {
@@ -127,6 +139,9 @@ class Matmul:
                 found.ctypes.data,
                 count.ctypes.data,
             )
+        except cublasLt.cuBLASLtError as error:
+            if error.status != NOT_SUPPORTED:
+                raise
         finally:
             cublasLt.matmul_preference_destroy(preference)
         return [

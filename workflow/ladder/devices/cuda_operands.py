@@ -279,7 +279,7 @@ class Operands:
     """
 
     def __init__(self, given: Problem, support: Support, blas: Any) -> None:
-        self.given, self.size = given, ELEMENT_TYPES[given.element_type].size
+        self.given, self.sizes = given, given.sizes
         self.draws, self.place_c = draws(given), places(given)[2]
         self.extra = 0
         """Rows of A below its M and of B below its K, so that each launch of a sample can have its
@@ -294,7 +294,7 @@ class Operands:
         self._around = 0, 0
         """Address and bytes of the memory in which they lie."""
         self.stride = (
-            -(-self.place_c.total * self.size // SHIFT_BYTES) + operands.RESULT_SHIFTS - 1
+            -(-self.place_c.total * self.sizes[2] // SHIFT_BYTES) + operands.RESULT_SHIFTS - 1
         ) * SHIFT_BYTES
         """Bytes from one room to the next."""
         self._shifts: list[int] = []
@@ -306,7 +306,7 @@ class Operands:
         m, n, k = given.m, given.n, given.k
         wide = {"a": m * k, "b": k * n, "r": m * n, "s": m * n, "w": k, "squares": k}
         sizes = {name: 8 * count for name, count in wide.items()}
-        sizes["c"] = self.size * self.place_c.total
+        sizes["c"] = self.sizes[2] * self.place_c.total
         self._at: dict[str, int] = {}
         """Where in the scratch things are made: A, B, R and S in float64, B x and the squares of
         the rows of B of an audit, a spare C.
@@ -342,7 +342,9 @@ class Operands:
         There are so many sets that the others go through `flush` bytes before a set's turn comes
         again. Raises as `Support.allocate` does.
         """
-        one_set = self.size * sum(place.total for place in places(self.given))
+        one_set = sum(
+            size * place.total for size, place in zip(self.sizes, places(self.given), strict=True)
+        )
         count = min(times, 1 + math.ceil(flush / one_set))
         extra = view_step(self.given) * (math.ceil(times / count) - 1)
         if extra > self.extra:
@@ -368,21 +370,22 @@ class Operands:
         return int(self._buffers[-1]), whole, SHIFT_BYTES * int(self._random.integers(SHIFTS))
 
     def _buffer(self, place: Place) -> Buffer:
-        """Return memory for a matrix, in which it lies with all around it at a random place."""
-        address, size, shift = self._allocate(place.total * self.size)
+        """Return memory for A or B, in which it lies with all around it at a random place."""
+        element = self.sizes[0]
+        address, size, shift = self._allocate(place.total * element)
         return Buffer(
-            address, place._replace(total=size // self.size, first=shift // self.size + place.first)
+            address, place._replace(total=size // element, first=shift // element + place.first)
         )
 
     def of_launch(self, launch: int, sets: int) -> tuple[int, int, int]:
         """Return where A, B and C of a launch of a sample begin."""
-        return *self._addresses(*self._turn_of(launch, sets)), self._result(
-            launch
-        ) + self.size * self.place_c.first
+        return *self._addresses(*self._turn_of(launch, sets)), self._result(launch) + self.sizes[
+            2
+        ] * self.place_c.first
 
     def spare(self) -> tuple[int, int, int]:
         """Return addresses of A, of B and of a C that nobody looks at."""
-        return *self._addresses(0, 0), self._scratch("c") + self.size * self.place_c.first
+        return *self._addresses(0, 0), self._scratch("c") + self.sizes[2] * self.place_c.first
 
     def _scratch(self, name: str) -> int:
         return self._support.scratch + self._at[name]
@@ -400,14 +403,18 @@ class Operands:
     def _addresses(self, index: int, row: int) -> tuple[int, int]:
         """Return where A and B, from `row` on, of a set begin."""
         a, b = (
-            address + self.size * (place.first + row * place.ld)
+            address + self.sizes[0] * (place.first + row * place.ld)
             for address, place in self.sets[index]
         )
         return a, b
 
-    def _queue(self, name: str, layout: str, *arguments: Any, **more: int) -> None:
-        """Queue one of the pipeline's own kernels for the element type."""
-        self._support.queue(f"{name}_{self.given.element_type}", layout, *arguments, **more)
+    def _queue(
+        self, name: str, layout: str, *arguments: Any, of_c: bool = False, **more: int
+    ) -> None:
+        """Queue one of the pipeline's own kernels for the element type, or for that of C."""
+        element = ELEMENT_TYPES[self.given.element_type]
+        kind = (element.of_c if of_c else element).name
+        self._support.queue(f"{name}_{kind}", layout, *arguments, **more)
 
     def draw(self, seed: int, sets: int) -> None:
         """Queue the drawing of A and B of the first `sets` sets, and of the canaries around
@@ -448,11 +455,12 @@ class Operands:
     def poison(self, buffer: int, seed: int) -> None:
         """Queue the poisoning of a buffer of C: canaries, or its old values if beta is not 0."""
         if self.given.beta == 0:
-            words = self.place_c.total * self.size // 4
+            words = self.place_c.total * self.sizes[2] // 4
             cuda.memset_d32_async(buffer, CANARY, words, self._support.stream)
         else:
             draw = self.draws[2]._replace(seed=seed)
-            self._queue("fill", f"P{OF_PLACE}{OF_DRAW}", buffer, *self.place_c, *draw)
+            layout = f"P{OF_PLACE}{OF_DRAW}"
+            self._queue("fill", layout, buffer, *self.place_c, *draw, of_c=True)
 
     def poison_results(self, launches: int, sets: int, seed: int) -> None:
         """Queue the poisoning of the C of each launch of a sample, and of the rooms in which they
@@ -485,7 +493,8 @@ class Operands:
             if beta != 0:
                 matrices.append((0, m, n, out))
             for draw, wide in zip(drawn, matrices, strict=False):
-                self._queue("draw_wide", f"{OF_DRAW}qqqPi", *draw, *wide, absolute)
+                layout, of_c = f"{OF_DRAW}qqqPi", draw.matrix == 2
+                self._queue("draw_wide", layout, *draw, *wide, absolute, of_c=of_c)
             factor = abs if absolute else float
             self._blas.product64(m, n, k, factor(alpha), a, b, factor(beta), out)
 
@@ -495,14 +504,14 @@ class Operands:
 
         This verifies the verification itself. Raises `RuntimeError` if they differ.
         """
-        given, dtype = self.given, stored_type(self.given.element_type)
+        given, (dtype, _, dtype_c) = self.given, self._stored()
         alpha, beta = (float(value) for value in scalars(given))
         random = np.random.default_rng(given.seed)
         rows, cols = random.integers(0, given.m, SAMPLED), random.integers(0, given.n, SAMPLED)
         first_a, first_b, first_c = self.spare()
         self.poison(self._scratch("c"), given.seed)
         self._support.stream.synchronize()
-        got, c = np.empty(1), np.zeros(1, dtype)
+        got, c = np.empty(1), np.zeros(1, dtype_c)
         a, b = np.empty((1, given.k), dtype), np.empty((given.k, 1), dtype)
         turned_a, turned_b, _ = given.transposed
 
@@ -523,7 +532,7 @@ class Operands:
             take(a, first_a, row, given.lda, down=turned_a)
             take(b, first_b, col, given.ldb, down=not turned_b)
             if beta != 0:
-                cuda.memcpy_dtoh(c, first_c + dtype.itemsize * (row * given.ldc + col))
+                cuda.memcpy_dtoh(c, first_c + dtype_c.itemsize * (row * given.ldc + col))
             with np.errstate(invalid="ignore", over="ignore"):
                 expected, scale = (
                     value.item() for value in operands.reference(alpha, beta, a, b, c[None])
@@ -569,7 +578,8 @@ class Operands:
         expected = self._scratch("r"), self._scratch("s")
         to, exact = self._support.address("sums"), exact_elements(self.given)
         result = self._result(launch)
-        self._queue("compare", f"P{OF_PLACE}PPPi", result, *self.place_c, *expected, to, exact)
+        layout = f"P{OF_PLACE}PPPi"
+        self._queue("compare", layout, result, *self.place_c, *expected, to, exact, of_c=True)
 
     def audit(self, launch: int, sets: int, seed: int, secret: int, fresh: bool = False) -> None:
         """Queue the audit of a launch; `secret` is the seed of the random signs."""
@@ -589,6 +599,11 @@ class Operands:
         lines = max(a.place.rows, a.place.ld)
         self._queue("audit_a", layout, *of_a, blocks=min(lines, most))
 
+    def _stored(self) -> list[np.dtype[Any]]:
+        """Return NumPy's types of A, B and C as they lie in memory."""
+        element = ELEMENT_TYPES[self.given.element_type]
+        return [stored_type(each.name) for each in (element, element, element.of_c)]
+
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return A, B and C drawn from the problem's own seed, and the first launch's result. Each
         is flat, from the first element on.
@@ -598,8 +613,9 @@ class Operands:
         self._support.stream.synchronize()
         arrays, own = [], (*places(self.given), self.place_c)
         addresses = (*self.spare(), self.of_launch(0, 1)[2])
-        for place, address in zip(own, addresses, strict=True):
-            array = np.empty(place.total - place.first, stored_type(self.given.element_type))
+        kinds = *self._stored(), self._stored()[2]
+        for place, address, kind in zip(own, addresses, kinds, strict=True):
+            array = np.empty(place.total - place.first, kind)
             cuda.memcpy_dtoh(array, address)
             arrays.append(array)
         a, b, c, result = arrays
@@ -611,16 +627,16 @@ class Operands:
         cuda.memset_d32_async(where, NOWHERE % 2**32, 2, self._support.stream)
         both = self._result(0), *self.place_c, other._result(0), *other.place_c
         self._support.begin(1)
-        self._queue("differ", f"P{OF_PLACE}P{OF_PLACE}qP", *both, rows, where)
+        self._queue("differ", f"P{OF_PLACE}P{OF_PLACE}qP", *both, rows, where, of_c=True)
         self._support.keep(0)
         self._support.stream.synchronize()
         (place,) = self._support.digests(1)
         if place == NOWHERE:
             return None
         row, column = divmod(place, self.given.n)
-        element, found = np.empty(1, stored_type(self.given.element_type)), []
+        element, found = np.empty(1, self._stored()[2]), []
         for at, line in (self, row), (other, row % rows):
-            place_in_row = at.size * (line * at.given.ldc + column)
+            place_in_row = at.sizes[2] * (line * at.given.ldc + column)
             cuda.memcpy_dtoh(element, at.of_launch(0, 1)[2] + place_in_row)
             found.append(float(operands.values(element)[0]))
         return row, column, found[0], found[1]

@@ -15,7 +15,7 @@ GUARD = 1024
 """Canary elements before and after every matrix."""
 CANARY = 0x7FF87FF9
 """The 32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as
-double.
+double. In E4M3 each second byte is a NaN.
 """
 BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert", "mixed", "repeated")
 """Distributions in which an element of B, or what must be exact of C, depends on its row: other
@@ -27,7 +27,7 @@ place in a tile gets every row.
 """
 SUMS = 8
 """Numbers that a comparison finds for a part of C, in float64."""
-WHOLE = {"": "exact", "tf32": "exact_tf32", "normwise": "integers"}
+WHOLE = {"": "exact", "fast_accum": "exact", "tf32": "exact_tf32", "normwise": "integers"}
 """The distribution of whole numbers that each `precision` of a header must keep: sums of elements
 of A or of B need more bits than they have, so those of `normwise` are small.
 """
@@ -40,6 +40,10 @@ its sample does not know where to write them.
 """
 TF32_DIGITS = 11
 """Significant bits of an operand in TF32: those after the point, and the one before."""
+FAST_DIGITS = 14
+"""Significant bits of a sum of products of 8 bits on Hopper's tensor cores (DeepSeek-AI, DeepSeek-V3
+Technical Report, 2024, section 3.3.2).
+"""
 
 
 class Draw(NamedTuple):
@@ -86,7 +90,9 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     deviation of sums over the others is at most a sixteenth of the limit of those bits, and each
     element shows one product left out. Those that cancel are so large that sums over parts of
     K need more bits than an element has, but few enough for the accumulator, and for an element's
-    exponent: a kernel that keeps such a sum as an element is not exact.
+    exponent: a kernel that keeps such a sum as an element is not exact. If elements of A and B
+    have fewer bits than those of C, no number has more than they, and the standard deviation of
+    sums over parts of K is at most a sixteenth of the limit of `FAST_DIGITS`.
     `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as they
     are.
     """
@@ -101,7 +107,8 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     elif output == digits:
         wide, full = min(digits - 12, output - 2), output - 1
     else:
-        wide, full = min(digits - 12, output - 2), output if problem.k <= 2 else 0
+        wide = min(digits - 12, output - 2, element.digits)
+        full = min(output, element.digits) if problem.k <= 2 else 0
     mean_square = (small + 1) * (2 * small + 1) / 6
     alone = max(
         2 if output < digits and problem.k > 2 else 1,
@@ -109,9 +116,10 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     )
     most = min(digits - 3, output - 2)
     period = max(1, math.ceil(math.ceil(problem.k / alone) * small * 2**wide / 2**most))
-    largest = 2 ** (element.exponents[1] - 2)
+    most_exact = FAST_DIGITS - 1 if element.result else element.exponents[1] + 1
+    largest = 2 ** (most_exact - 3)
     large = min(
-        2 ** (output - 1),
+        2 ** min(output - 1, element.digits),
         math.isqrt(2**digits // problem.k),
         math.isqrt(3 * largest // math.isqrt(problem.k)),
     )
@@ -183,15 +191,16 @@ def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
     """
     problem = near(problem)
 
-    def place(offset: int, rows: int, cols: int, ld: int) -> Place:
+    def place(size: int, offset: int, rows: int, cols: int, ld: int) -> Place:
         total = rows * ld + offset + 2 * GUARD
-        return Place(total + total % 2, GUARD + offset, rows, cols, ld)
+        return Place(total + -total % (2 if size > 1 else 4), GUARD + offset, rows, cols, ld)
 
     (of_a, of_b, of_c), (a, b, c) = problem.shapes, problem.offsets
+    size_a, size_b, size_c = problem.sizes
     return (
-        place(a, of_a[0] + extra, of_a[1], problem.lda),
-        place(b, of_b[0] + extra, of_b[1], problem.ldb),
-        place(c, *of_c, problem.ldc),
+        place(size_a, a, of_a[0] + extra, of_a[1], problem.lda),
+        place(size_b, b, of_b[0] + extra, of_b[1], problem.ldb),
+        place(size_c, c, *of_c, problem.ldc),
     )
 
 
@@ -209,7 +218,7 @@ def view_step(problem: Problem) -> int:
     both begin on the same 16-byte boundary in all launches. It is even, because `alternating` goes
     by pairs of rows.
     """
-    return 0 if problem.distribution in BOUND else 16 // ELEMENT_TYPES[problem.element_type].size
+    return 0 if problem.distribution in BOUND else 16 // problem.sizes[0]
 
 
 def fresh_rows(random: np.random.Generator, problem: Problem, row: int) -> tuple[int, int]:
@@ -245,14 +254,31 @@ def scalars(problem: Problem) -> tuple[Any, Any]:
 
 
 def stored_type(element_type: str) -> np.dtype[Any]:
-    """Return NumPy's type of elements as they lie in memory. It has none for bfloat16, whose bits
-    are integers.
+    """Return NumPy's type of elements of A and B as they lie in memory. It has none for bfloat16
+    and E4M3, whose bits are integers.
     """
+    if ELEMENT_TYPES[element_type].size == 1:
+        return np.dtype("uint8")
     return np.dtype("uint16" if element_type == "bfloat16" else element_type)
+
+
+def _e4m3() -> NDArray[np.float64]:
+    """Return the values of all bytes in E4M3, which has no infinities (Micikevicius et al., FP8
+    Formats for Deep Learning, 2022).
+    """
+    byte = np.arange(256)
+    exponent, fraction = byte >> 3 & 15, byte & 7
+    sizes = np.ldexp(fraction + 8.0 * (exponent > 0), np.maximum(exponent, 1) - 10)
+    return np.where(byte & 127 == 127, np.nan, np.where(byte < 128, sizes, -sizes))
+
+
+E4M3 = _e4m3()
 
 
 def values(elements: NDArray[Any]) -> NDArray[np.float64]:
     """Return elements as they lie in memory in float64."""
+    if elements.dtype == np.uint8:
+        return np.asarray(E4M3[elements])
     if elements.dtype == np.uint16:
         elements = (elements.astype(np.uint32) << 16).view(np.float32)
     return elements.astype(np.float64, copy=False)

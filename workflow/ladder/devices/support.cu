@@ -2,12 +2,13 @@
 // launch, the peak rate. Compiled once per architecture, apart from every kernel that is measured.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "operands.h"
 
 namespace {
 
-constexpr unsigned CANARY = 0x7FF87FF9;  // a NaN as float, as either half of it, and doubled as double
+constexpr unsigned CANARY = 0x7FF87FF9;  // a NaN as float, as either half of it, and doubled as double; as E4M3 in each second byte
 constexpr int THREADS = 256;
 
 template <class T>
@@ -19,6 +20,10 @@ struct Bits<__half> {
 template <>
 struct Bits<__nv_bfloat16> {
   using type = unsigned short;
+};
+template <>
+struct Bits<__nv_fp8_e4m3> {
+  using type = unsigned char;
 };
 template <>
 struct Bits<float> {
@@ -36,6 +41,7 @@ __device__ typename Bits<T>::type bits(T value) {
 
 template <class T>
 __device__ typename Bits<T>::type canary(long long i) {
+  if constexpr (sizeof(T) == 1) return CANARY >> i % 4 * 8 & 0xFF;
   if constexpr (sizeof(T) == 2) return i % 2 ? CANARY >> 16 : CANARY & 0xFFFF;
   if constexpr (sizeof(T) == 4) return CANARY;
   if constexpr (sizeof(T) == 8) return (u64)CANARY << 32 | CANARY;
@@ -205,8 +211,8 @@ __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long l
 
 // Then A, of which the rows in memory from `skip` on were multiplied, and C. The scale of row i is sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2): the size of a row of sums without cancellation.
 // The comparison with the reference covers rows whose A (B x) is not finite.
-template <class T>
-__device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const T* c, Place pc, Draw dc, const double* w, const double* squares,
+template <class T, class Out>
+__device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const Out* c, Place pc, Draw dc, const double* w, const double* squares,
                         u64 secret, double alpha, double beta, double* audit) {
   double worst = 0, changed = spoilt_round(buffer, p), stray = spoilt_round(c, pc), norm_b = 0;
   Draw of_b = d;
@@ -231,11 +237,11 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
     for (long long col = threadIdx.x; col < pc.ld; col += THREADS) {
       const long long at = pc.first + of_c * pc.ld + col;
       if (col < pc.cols) {
-        const double value = double(c[at]), before = beta == 0 ? 0 : beta * double(T(operand(dc, of_c, col)));
+        const double value = double(c[at]), before = beta == 0 ? 0 : beta * double(Out(operand(dc, of_c, col)));
         y += sign(secret, col) * value, z += sign(secret, col) * before;
         c2 += (unit_c * value) * (unit_c * value) + (unit_c * before) * (unit_c * before);
       } else {
-        stray += ((const typename Bits<T>::type*)c)[at] != canary<T>(at);
+        stray += ((const typename Bits<Out>::type*)c)[at] != canary<Out>(at);
       }
     }
     z = total_of(z), y = total_of(y), a2 = total_of(a2), c2 = total_of(c2);
@@ -254,31 +260,35 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
 
 }  // namespace
 
-#define FOR_TYPE(NAME, T)                                                                                                                      \
+#define FOR_TYPE(NAME, T, OUT)                                                                                                                 \
   extern "C" __global__ void fill_##NAME(T* buffer, Place p, Draw d) { fill(buffer, p, d); }                                                   \
   extern "C" __global__ void draw_wide_##NAME(Draw d, long long skip, long long rows, long long cols, double* out, int absolute) {             \
     draw_wide<T>(d, skip, rows, cols, out, absolute);                                                                                          \
-  }                                                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                                                     \
-      compare_##NAME(const T* buffer, Place p, const double* R, const double* S, double* sums, int exact) {                                    \
-    compare(buffer, p, R, S, exact, sums);                                                                                                     \
-  }                                                                                                                                            \
-  extern "C" __global__ void differ_##NAME(const T* buffer, Place p, const T* other, Place o, long long rows, u64* where) {                    \
-    differ(buffer, p, other, o, rows, where);                                                                                                  \
   }                                                                                                                                            \
   extern "C" __global__ void __launch_bounds__(THREADS, 2) audit_b_##NAME(const T* buffer, Place p, Draw d, long long skip, long long N, u64 secret, \
                                                                        double* w, double* squares, double* audit) {                            \
     audit_b(buffer, p, d, skip, N, secret, w, squares, audit);                                                                                 \
   }                                                                                                                                            \
   extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                                                     \
-      audit_a_##NAME(const T* buffer, Place p, Draw d, long long skip, const T* c, Place pc, Draw dc, const double* w, const double* squares,  \
+      audit_a_##NAME(const T* buffer, Place p, Draw d, long long skip, const OUT* c, Place pc, Draw dc, const double* w, const double* squares, \
                      u64 secret, double alpha, double beta, double* audit) {                                                                   \
     audit_a(buffer, p, d, skip, c, pc, dc, w, squares, secret, alpha, beta, audit);                                                            \
   }
-FOR_TYPE(float32, float)
-FOR_TYPE(float64, double)
-FOR_TYPE(float16, __half)
-FOR_TYPE(bfloat16, __nv_bfloat16)
+#define FOR_RESULT(NAME, T)                                                                                                                    \
+  FOR_TYPE(NAME, T, T)                                                                                                                         \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                                                     \
+      compare_##NAME(const T* buffer, Place p, const double* R, const double* S, double* sums, int exact) {                                    \
+    compare(buffer, p, R, S, exact, sums);                                                                                                     \
+  }                                                                                                                                            \
+  extern "C" __global__ void differ_##NAME(const T* buffer, Place p, const T* other, Place o, long long rows, u64* where) {                    \
+    differ(buffer, p, other, o, rows, where);                                                                                                  \
+  }
+FOR_RESULT(float32, float)
+FOR_RESULT(float64, double)
+FOR_RESULT(float16, __half)
+FOR_RESULT(bfloat16, __nv_bfloat16)
+FOR_TYPE(float8_e4m3, __nv_fp8_e4m3, __nv_bfloat16)
+FOR_TYPE(float8_e4m3_float16, __nv_fp8_e4m3, __half)
 
 // Peak FP32 rate: every thread makes `rounds` times 1024 independent multiply-adds in registers, 8 chains of 128. The loop itself (a counter,
 // a comparison, a branch) then takes 3 instructions in a thousand.

@@ -35,6 +35,7 @@ DASHES = ["--", ":", "-.", (0, (3, 1, 1, 1, 1, 1)), (0, (5, 1)), (0, (1, 1))]
 BASELINE_NAME = {
     "cublas": "cuBLAS",
     "cublas_fp32_sums": "cuBLAS, FP32 sums",
+    "cublas_fast_accum": "cuBLAS, fast accumulation",
     "cublas_tf32": "cuBLAS TF32",
     "cublas_bf16x9": "cuBLAS BF16x9",
     "cublaslt_best": "cuBLASLt's best",

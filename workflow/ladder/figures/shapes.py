@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.core.stats import geometric_mean
-from ladder.core.types import ELEMENT_TYPES
 from ladder.figures.data import View
 from ladder.figures.layout import finish, logarithmic, panels
 from ladder.model.problem import Problem
@@ -53,11 +52,10 @@ def over_algorithm(data: View, row: Mapping[str, Any]) -> float:
 
 def aligned_to(row: Mapping[str, Any]) -> int:
     """Return the bytes, 16 at most, at whose multiples all rows of a problem's operands begin."""
-    problem = Problem(
-        row["m"], row["n"], row["k"], padding=row["padding"], layout=row.get("layout", "nn")
-    )
-    size = ELEMENT_TYPES[row["element_type"]].size
-    return math.gcd(16, *(size * ld for ld in (problem.lda, problem.ldb, problem.ldc)))
+    lying = {"padding": row["padding"], "layout": row.get("layout", "nn")}
+    problem = Problem(row["m"], row["n"], row["k"], row["element_type"], **lying)
+    leading = problem.lda, problem.ldb, problem.ldc
+    return math.gcd(16, *map(int.__mul__, problem.sizes, leading))
 
 
 def large(data: View) -> float:

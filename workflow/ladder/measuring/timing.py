@@ -361,7 +361,7 @@ class Rounds:
     def _fault(self, member: _Member, timed: Timed) -> str:
         """Return what the audit found. Raises `Refused` if that is a fault of the reference's."""
         launch = member.launch
-        why = fault(timed.audit, self.device.given, launch.tf32, launch.normwise)
+        why = fault(timed.audit, self.device.given, launch.precision)
         if why and member is self.reference:
             raise Refused("incorrect", f"the reference beside it became wrong: {why}", fatal=True)
         return why

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ladder.core.types import ELEMENT_TYPES, Status
 from ladder.devices.base import Audit, Errors
-from ladder.devices.operands import exact_elements, whole
+from ladder.devices.operands import FAST_DIGITS, exact_elements, whole
 from ladder.model.problem import Problem
 
 TF32_ROUNDOFF = 2.0**-11
@@ -23,6 +23,8 @@ CUT = 1 / 16
 """What tensor cores may add to that per product, in units of roundoff: each of K / 16 additions may
 cut off a sum where a multiply-add rounds it.
 """
+PROMOTED = 128
+"""The products of 8 bits whose sums the threads add in FP32. Longer sums are `fast_accum`."""
 INEXACT = "is not exact on whole numbers"
 """What the reason for a result says that has not all bits of a sum of whole numbers."""
 ONE_SIDED = ("hilbert",)
@@ -71,13 +73,21 @@ def _growth(problem: Problem) -> float:
     return problem.k + 2.0 if problem.distribution in ONE_SIDED else math.sqrt(problem.k + 2)
 
 
-def judge(
-    errors: Errors,
-    problem: Problem,
-    tf32: bool = False,
-    reduces: bool = False,
-    normwise: bool = False,
-) -> Verdict:
+def _cut_off(problem: Problem, precision: str) -> tuple[float, float]:
+    """Return what tensor cores cut off from products of 8 bits: where these have random signs, as a
+    share of the sums, and where they have one sign, as a share of |A||B|.
+
+    They cut off half a unit of a sum's `FAST_DIGITS` in the mean, and a sum so far is half of the
+    sum in the mean.
+    """
+    if not ELEMENT_TYPES[problem.element_type].result:
+        return 0.0, 0.0
+    products = problem.k if precision == "fast_accum" else min(problem.k, PROMOTED)
+    of_one = 2.0 ** (1 - FAST_DIGITS) / 4
+    return math.sqrt(products) * of_one, products * of_one
+
+
+def judge(errors: Errors, problem: Problem, precision: str = "", reduces: bool = False) -> Verdict:
     """Return the verdict on a result of which every element was compared.
 
     Of whole numbers, all orders of summation give the same bits, and an element whose row of A and
@@ -93,29 +103,30 @@ def judge(
     result fails with a NaN or an infinity that float64 does not have, a missing one, an unwritten
     element, or a write outside C. Of a `normwise` launch the norm alone counts, beside that of
     |A||B|: schemes that multiply sums of elements, as Strassen's, have no bound for an element
-    (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 23.2.2).
+    (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 23.2.2). Of products of
+    8 bits, tensor cores cut something off: `_cut_off`.
     """
     element = ELEMENT_TYPES[problem.element_type]
-    growth = _growth(problem)
+    growth, normwise = _growth(problem), precision == "normwise"
+    unit, (walk, bias) = element.unit_roundoff, _cut_off(problem, precision)
     nan_at_alpha_0 = is_open(problem) and errors.wild > 0
     # the others must keep their bounds, that of the norm at least: the largest error is infinite
     if nan_at_alpha_0:
         errors = replace(errors, wild=0, worst=0.0)
-    operands = 2 * TF32_ROUNDOFF if tf32 else 0.0
-    bound = (
-        COMPONENT_FACTOR * growth * element.unit_roundoff + operands + 2 * element.output_roundoff
-    )
+    operands = 2 * TF32_ROUNDOFF if precision == "tf32" else 0.0
+    bound = COMPONENT_FACTOR * growth * unit + operands + walk + bias + 2 * element.output_roundoff
     result = math.sqrt(errors.ref2)
     scale = math.sqrt(errors.scale2)
     size = scale if normwise else max(result, scale / growth)
-    limit = (
-        FROBENIUS_FACTOR * growth * element.unit_roundoff + operands
-    ) * size + 2 * element.output_roundoff * result
+    # what is cut off has the sign of its product, and so a bias where most have one
+    lost = walk * size + (bias * result * result / scale if scale else 0.0)
+    limit = (FROBENIUS_FACTOR * growth * unit + operands) * size + lost
+    limit += 2 * element.output_roundoff * result
     off, once = math.sqrt(errors.diff2), math.sqrt(errors.rounded2)
     strict = limit
     if element.output_roundoff > element.unit_roundoff:
-        sums = (FROBENIUS_FACTOR * growth + CUT * problem.k) * element.unit_roundoff
-        strict = math.hypot(ROUNDINGS * once, sums * size)
+        sums = (FROBENIUS_FACTOR * growth + CUT * problem.k) * unit
+        strict = math.hypot(ROUNDINGS * once, sums * size + lost)
     inexact = bool(exact_elements(problem)) and math.isinf(errors.worst)
     reduced = reduces and (inexact or off > strict)
     if not reduces:
@@ -146,7 +157,7 @@ def judge(
     return Verdict(status, reason, frobenius, errors.worst, bound, nan_at_alpha_0, reduced)
 
 
-def fault(audit: Audit, problem: Problem, tf32: bool = False, normwise: bool = False) -> str:
+def fault(audit: Audit, problem: Problem, precision: str = "") -> str:
     """Return what an audit of a timed launch found, or "".
 
     A row of C times a vector of random signs differs from the expected value by the errors of the
@@ -155,24 +166,18 @@ def fault(audit: Audit, problem: Problem, tf32: bool = False, normwise: bool = F
     the audit's own float64 sums are rounded, and an output that is narrower than the sums.
     """
     element = ELEMENT_TYPES[problem.element_type]
-    unit, operands, output = (
-        element.unit_roundoff,
-        TF32_ROUNDOFF if tf32 else 0.0,
-        element.output_roundoff,
-    )
+    unit, output = element.unit_roundoff, element.output_roundoff
+    lost = sum(_cut_off(problem, precision)) + (TF32_ROUNDOFF if precision == "tf32" else 0.0)
     if whole(problem):
-        unit, operands, output = (
-            ELEMENT_TYPES["float64"].unit_roundoff,
-            0.0,
-            output if output > unit else 0.0,
-        )
-    roundoff = _growth(problem) * unit + operands + output
+        output = output if output > unit else 0.0
+        unit, lost = ELEMENT_TYPES["float64"].unit_roundoff, 0.0
+    roundoff = _growth(problem) * unit + lost + output
     if audit.changed:
         return f"{audit.changed} elements of A and B were overwritten"
     if audit.stray:
         return f"{audit.stray} elements outside C were overwritten"
     # of a norm, a row may be off by more than its own size
-    most = math.inf if normwise else AUDIT_FACTOR * roundoff
+    most = math.inf if precision == "normwise" else AUDIT_FACTOR * roundoff
     if not (audit.worst <= most and math.isfinite(audit.worst)):
         return f"a row of C is off by {audit.worst:.3g} of its size; at most {most:.3g}"
     return ""

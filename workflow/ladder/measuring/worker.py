@@ -85,7 +85,7 @@ def open_device(kind: str, uuid: str, support: Path, library: str = "") -> Devic
 
 def _verdict(errors: Errors, problem: Problem, launch: Launch) -> Verdict:
     """Return the verdict on what a launch computed."""
-    return judge(errors, problem, launch.tf32, launch.reduces, launch.normwise)
+    return judge(errors, problem, launch.precision, launch.reduces)
 
 
 class Worker:
@@ -192,8 +192,7 @@ class Worker:
             kernel, code = files
             launch = self.device.kernel(kernel, chosen, code)
         reduces = candidate.name in REDUCING and given.element_type in OF_CUDA
-        tf32, normwise = (candidate.precision == name for name in ("tf32", "normwise"))
-        return replace(launch, tf32=tf32, normwise=normwise, reduces=reduces)
+        return replace(launch, precision=candidate.precision, reduces=reduces)
 
     def _run_gauntlet(
         self, element_type: str, candidate: Candidate, layout: str

@@ -1,26 +1,38 @@
 """The baselines: the vendors' calls that are measured beside the kernels."""
 
-from ladder.core.types import OF_CUDA
+from ladder.core.types import OF_8_BITS
 from ladder.model.kernel import Configuration
 
 BASELINES = {
-    "cuda": ("cublas", "cublas_fp32_sums", "cublas_tf32", "cublas_bf16x9", "cublaslt_best"),
+    "cuda": (
+        "cublas",
+        "cublas_fp32_sums",
+        "cublas_fast_accum",
+        "cublas_tf32",
+        "cublas_bf16x9",
+        "cublaslt_best",
+    ),
     "cpu": ("blas_1", "blas_all"),
 }
 """Vendor calls of each device kind. The first is the reference that every kernel is paired with."""
-TYPES_OF = {"cublas_fp32_sums": OF_CUDA, "cublas_tf32": ("float32",), "cublas_bf16x9": ("float32",)}
+TYPES_OF = {
+    "cublas_fp32_sums": ("float16", "bfloat16"),
+    "cublas_fast_accum": OF_8_BITS,
+    "cublas_tf32": ("float32",),
+    "cublas_bf16x9": ("float32",),
+}
 """The element types of a baseline that does not have all."""
-REDUCING = ("cublas", "cublaslt_best")
-"""The baselines that may add parts of K in 16 bits, if the elements have 16 bits."""
+REDUCING = ("cublas", "cublas_fast_accum", "cublaslt_best")
+"""The baselines that may add parts of K in 16 bits, if the elements of C have 16 bits."""
 ALGORITHMS = 8
 """The algorithms of cuBLASLt's heuristic that are measured: more than it has named for any problem
 (cuBLAS 13.1 on an H100).
 """
 SEARCH = "SEARCH=1"
 """The label of a configuration in whose place each problem has the one that a search finds."""
-PRECISION = {"cublas_tf32": "tf32"}
-"""The type to which a baseline rounds its operands, as `precision` names it in a kernel's
-header.
+PRECISION = {"cublas_tf32": "tf32", "cublas_fast_accum": "fast_accum"}
+"""The precision of a baseline that does not have its element type's, as a kernel's header names
+it.
 """
 OF_LIBRARY = "-cublas-"
 """Comes between the slug of a device and the version of a library in the name of a dataset."""

@@ -130,8 +130,9 @@ class Configuration:
 
     def names(self) -> dict[str, Number]:
         """Return the names that a header's expressions may use, without those of a problem."""
-        size = ELEMENT_TYPES[self.element_type].size
-        return {**dict(self.parameters), "element_size": size, **transposes(self.layout)}
+        element = ELEMENT_TYPES[self.element_type]
+        sizes = {"element_size": element.size, "element_size_c": element.of_c.size}
+        return {**dict(self.parameters), **sizes, **transposes(self.layout)}
 
 
 @dataclass(frozen=True)
@@ -449,7 +450,7 @@ class Kernel:
                 return f"needs {need}"
         workspace = self.workspace_of(configuration, given)
         for index, matrix in enumerate(self.maps(configuration, given)):
-            if reason := objection(matrix, int(names["element_size"]), workspace):
+            if reason := objection(matrix, workspace):
                 return f"tensor_maps[{index}]: {reason}"
         return ""
 
@@ -467,8 +468,8 @@ class Kernel:
         own line numbers.
 
         They are constants rather than -D macros: a macro named `T` or `BM` would also rewrite the
-        toolkit's own headers. Only a layout is defined by macros, which code may ask for by `#if`,
-        and the layout `nn` by none.
+        toolkit's own headers. Only a layout, and a type `OUT` of C that is not `T`, are defined by
+        macros, which code may ask for by `#if`, and the layout `nn` by none.
         """
         if self.path.suffix == ".ptx":  # which has no constants to set
             return self.text
@@ -485,6 +486,8 @@ class Kernel:
         element = ELEMENT_TYPES[configuration.element_type]
         if self.kind == "cuda":
             lines = [f"#include <{element.header}>"] if element.header else []
+            if element.result:
+                lines.append(f"#define OUT {element.of_c.c_type}")
             lines += [f"using T = {element.c_type};", f"using Acc = {element.accumulator};"]
             lines += [f"constexpr int {name} = {value};" for name, value in parameters.items()]
         else:

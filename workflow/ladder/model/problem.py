@@ -83,6 +83,12 @@ class Problem:
         return _three(self.offset)
 
     @property
+    def sizes(self) -> list[int]:
+        """Bytes per element of A, of B and of C."""
+        element = ELEMENT_TYPES[self.element_type]
+        return [element.size, element.size, element.of_c.size]
+
+    @property
     def label(self) -> str:
         """`4096` for a square, else `64x4096x4096` (M x N x K), then the operands' unusual
         properties: `4096 beta=0.5 padding=3`.
@@ -106,7 +112,7 @@ class Problem:
         """The largest power of two, at most 16, that divides the byte address of A, of B and of
         C.
         """
-        shifts = [offset * ELEMENT_TYPES[self.element_type].size for offset in self.offsets]
+        shifts = map(int.__mul__, self.offsets, self.sizes)
         return [min(16, shift & -shift) if shift else 16 for shift in shifts]
 
     @property
@@ -118,9 +124,14 @@ class Problem:
         """Bytes of device memory that a measurement takes: the operands, and what float64
         verification adds.
         """
-        return sum(self._elements) * ELEMENT_TYPES[self.element_type].size + 8 * (
-            self.m * self.k + self.k * self.n + 2 * self.m * self.n
-        )
+        wide = 8 * (self.m * self.k + self.k * self.n + 2 * self.m * self.n)
+        return sum(map(int.__mul__, self._elements, self.sizes), wide)
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of A, B and C, without padding."""
+        of_a, of_b, of_c = self.sizes
+        return of_a * self.m * self.k + of_b * self.k * self.n + of_c * self.m * self.n
 
     @property
     def _elements(self) -> list[int]:

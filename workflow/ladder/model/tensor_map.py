@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from ladder.core.expressions import Number, evaluate_int
+from ladder.core.types import ELEMENT_TYPES
 
 MAP_BYTES = 128
 """Size of an encoded map (CUDA Driver API, "Tensor Map Object Management")."""
@@ -30,8 +31,8 @@ expressions.
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A matrix of the kernel's element type, `width` x `height` elements, and the box of it that
-    one copy moves.
+    """A matrix of `width` x `height` elements, of the type of C or else that of A and B, and the
+    box of it that one copy moves.
     """
 
     of: str
@@ -44,29 +45,33 @@ class TensorMap:
     box: tuple[int, int]
     """Elements of a row, and rows."""
     swizzle: int
+    size: int
+    """Bytes per element."""
     aligned: bool = True
     """Whether its rows begin at multiples of `PIECE` bytes."""
 
 
-def expressions(entry: Mapping[str, Any], element_size: int) -> dict[str, Any]:
+def expressions(entry: Mapping[str, Any], names: Mapping[str, Number]) -> dict[str, Any]:
     """Return an entry of a header's `tensor_maps` with the place of an operand written out as that
-    of a workspace is.
+    of a workspace is, and with the `size` of an element. `names` are those of a configuration.
     """
+    size = int(names["element_size_c" if entry["of"] == "C" else "element_size"])
     if entry["of"] == "workspace":
-        return dict(entry)
+        return {**entry, "size": size}
     width, height, leading = _MATRICES[entry["of"]]
     return {
         **entry,
         "at": 0,
         "width": width,
         "height": height,
-        "pitch": f"{leading} * {element_size}",
+        "pitch": f"{leading} * {size}",
+        "size": size,
     }
 
 
 def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorMap:
     """Return the map that an entry of a header's `tensor_maps` describes on a problem."""
-    entry = expressions(entry, int(names["element_size"]))
+    entry = expressions(entry, names)
     at, width, height, pitch = (
         evaluate_int(entry[key], names) for key in ("at", "width", "height", "pitch")
     )
@@ -83,6 +88,7 @@ def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorM
         pitch,
         (across, down),
         evaluate_int(entry["swizzle"], names),
+        entry["size"],
         aligned,
     )
 
@@ -99,8 +105,10 @@ def encoded(matrix: TensorMap, element_type: str, address: int) -> bytes:
     if not matrix.aligned:
         return bytes(MAP_BYTES)
     swizzle = f"{matrix.swizzle}B" if matrix.swizzle else "NONE"
+    element = ELEMENT_TYPES[element_type]
+    data = "uint8" if matrix.size == 1 else (element.of_c if matrix.of == "C" else element).name
     status, made = driver.cuTensorMapEncodeTiled(
-        driver.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{element_type.upper()}"],
+        driver.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{data.upper()}"],
         2,
         address,
         [driver.cuuint64_t(extent) for extent in (matrix.width, matrix.height)],
@@ -117,7 +125,7 @@ def encoded(matrix: TensorMap, element_type: str, address: int) -> bytes:
     return string_at(made.getPtr(), MAP_BYTES)
 
 
-def objection(matrix: TensorMap, element_size: int, workspace: int | None) -> str:
+def objection(matrix: TensorMap, workspace: int | None) -> str:
     """Return why the host cannot encode a map, or "". `workspace` is the bytes of it, if the kernel
     has one.
 
@@ -125,13 +133,13 @@ def objection(matrix: TensorMap, element_size: int, workspace: int | None) -> st
     stores C without it.
     """
     across, down = matrix.box
-    row = matrix.width * element_size
+    row = matrix.width * matrix.size
     end = matrix.at + (matrix.height - 1) * matrix.pitch + row
     if matrix.swizzle not in SWIZZLES:
         return f"swizzle: got {matrix.swizzle}; expected {', '.join(map(str, SWIZZLES))}"
     if not (1 <= across <= MOST and 1 <= down <= MOST):
         return f"box: got {across} x {down} elements; expected 1 to {MOST} each way"
-    copied = across * element_size
+    copied = across * matrix.size
     if copied % PIECE or (matrix.swizzle and copied > matrix.swizzle):
         most = f", at most the {matrix.swizzle} bytes of swizzle" if matrix.swizzle else ""
         return f"box: got rows of {copied} bytes; expected a multiple of {PIECE}{most}"
