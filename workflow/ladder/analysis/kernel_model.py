@@ -211,9 +211,10 @@ def model(
     shapes = kernel.launches(configuration, given)
     m, n, k = problem.m, problem.n, problem.k
     # the elements of C that every kernel reads if beta is not 0
-    old = m * n * (problem.beta != 0)
+    old = problem.batch * m * n * (problem.beta != 0)
     row: dict[str, Any] = {"flops": problem.flops}
-    row["compulsory_intensity"] = problem.flops / size / (m * k + k * n + m * n + old)
+    least = problem.batch * (m * k + k * n + m * n) + old
+    row["compulsory_intensity"] = problem.flops / size / least
     if kernel.global_reads and kernel.global_writes:
         row["global_reads"] = evaluate(kernel.global_reads, names) + old
         row["global_writes"] = evaluate(kernel.global_writes, names)

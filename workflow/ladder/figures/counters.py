@@ -50,7 +50,9 @@ COUNTED: dict[str, tuple[str, Callable[[pd.DataFrame], Any]]] = {
 
 def counters(data: View, counts: pd.DataFrame) -> Figure:
     """Draw model and hardware counter: one panel per counter, one line per rung."""
-    rows = counts.merge(data.models, on=KEY, how="left", suffixes=("", "_model"))
+    # tables without batches have no column for them
+    key = [name for name in (*KEY, "batch") if name in counts and name in data.models]
+    rows = counts.merge(data.models, on=key, how="left", suffixes=("", "_model"))
     names = [data.brief(kernel) for kernel in rows["kernel"]]
     figure, grid = panels(len(COUNTED), inches(1.3 * max(len(rows), 3) + 6), most=2)
     columns = int(0.8 * WIDTH / 2 * 72 / (LETTER * SIZE))

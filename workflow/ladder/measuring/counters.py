@@ -81,7 +81,7 @@ ORIGIN = ["device", "uuid", "commit", "dirty"]
 dataset.
 """
 OF_PROBLEM = ("m", "n", "k", "element_type", "alpha", "beta", "padding", "distribution")
-COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts", "stalls"]
+COLUMNS = [*KEY, "batch", *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts", "stalls"]
 
 
 class NotCounted(Exception):
@@ -217,6 +217,7 @@ def tasks(
     for row in rows.to_dict("records"):
         kernel = chosen[row["kernel"]]
         compiled = binaries[tuple(row[name] for name in names)]
+        batch = int(row.get("batch", 1))
         task = {
             "uuid": origin["uuid"],
             "support": str(support),
@@ -227,9 +228,10 @@ def tasks(
             "problem": {
                 **{name: row[name] for name in OF_PROBLEM},
                 "layout": Configuration.of("", row["configuration"]).layout,
+                "batch": batch,
             },
         }
-        key = {name: row[name] for name in KEY}
+        key = {**{name: row[name] for name in KEY}, "batch": batch}
         todo.append((key | dict(origin) | {"binary_sha256": compiled["sha256"]}, task))
     return todo
 

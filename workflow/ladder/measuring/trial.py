@@ -244,6 +244,7 @@ class Trial:
                 first.wanted,
                 first.wrong,
                 first.elements,
+                first.matrix,
             )
         return first, likeliest(first, list(found.values())), dividing(wrong, right)
 

@@ -36,8 +36,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Wrong:
-    """The first incorrect element, C[row][column], and how many of the elements looked at are
-    incorrect.
+    """The first incorrect element, C[row][column], of a batch in one `matrix`, and how many of the
+    elements looked at are incorrect.
     """
 
     problem: str
@@ -48,6 +48,7 @@ class Wrong:
     expected: float
     incorrect: int
     elements: int
+    matrix: int = 0
 
 
 @dataclass(frozen=True)

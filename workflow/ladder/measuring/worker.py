@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ladder.compiling import cubin
@@ -119,8 +120,8 @@ class Worker:
                 yield protocol.Probed(measured | {"libraries": sha256(self.device.kind)})
             case protocol.SetProblem(problem, reference):
                 self._set_problem(problem, reference)
-            case protocol.RunGauntlet(element_type, candidate, layout):
-                yield from self._run_gauntlet(element_type, candidate, layout)
+            case protocol.RunGauntlet(element_type, candidate, layout, batched):
+                yield from self._run_gauntlet(element_type, candidate, layout, batched)
             case protocol.Load(candidate):
                 launch = self._launch(candidate, _files(candidate))
                 launch.us = self.took.get(self._checked(candidate), 0.0)
@@ -198,7 +199,7 @@ class Worker:
         return replace(launch, tf32=tf32, normwise=normwise, reduces=reduces)
 
     def _run_gauntlet(
-        self, element_type: str, candidate: Candidate, layout: str
+        self, element_type: str, candidate: Candidate, layout: str, batched: bool
     ) -> Iterator[Answer]:
         """Run a candidate on the gauntlet. The verdict is that on the first problem that it gets
         wrong.
@@ -207,11 +208,11 @@ class Worker:
         """
         files, verdict = _files(candidate), Verdict("correct")
         tensor_cores = candidate.precision == "tf32"
-        asked = plain = gauntlet.problems(element_type, candidate.precision, layout)
+        asked = plain = gauntlet.problems(element_type, candidate.precision, layout, batched)
         if files:
             kernel, code = files
             chosen = Configuration.of(element_type, candidate.configuration)
-            plain = gauntlet.of_kernel(kernel, element_type, layout)
+            plain = gauntlet.of_kernel(kernel, element_type, layout, batched)
             asked = gauntlet.problems_for(kernel, chosen, self.device.names)
             if self.device.kind == "cuda":
                 kept, tensor_cores = cubin.state(code), cubin.uses_tensor_cores(code)
@@ -291,7 +292,9 @@ class Worker:
         yield protocol.Compared({name: each and vars(each) for name, each in found.items()})
 
     def _result(self, asked: bits.Asked, candidate: Candidate, files: Files) -> NDArray[Any]:
-        """Return the result of a launch on operands at new addresses, M x N."""
+        """Return the result of a launch on operands at new addresses, M x N, or of a batch all
+        matrices side by side.
+        """
         device, p = self.device, asked.problem
         operands, goes_on = device.operands(p), True
         try:
@@ -299,7 +302,9 @@ class Worker:
             launch = self._launch(candidate, files)
             with device.busy() if asked.busy else nullcontext():
                 device.check(launch)
-            return device.look()[3][: p.m * p.ldc].reshape(p.m, p.ldc)[:, : p.n]
+            result, length = device.look()[3], p.m * p.ldc
+            each = (result[number * p.strides[2] :][:length] for number in range(p.batch))
+            return np.hstack([matrix.reshape(p.m, p.ldc)[:, : p.n] for matrix in each])
         except Refused as refusal:
             goes_on = not refusal.fatal
             raise

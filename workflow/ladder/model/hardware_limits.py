@@ -90,6 +90,7 @@ def least_us(environment: Mapping[str, Any], problem: Problem, tensor_cores: boo
     if environment["kind"] != "cuda":
         return computing * 1e-6
     size = ELEMENT_TYPES[problem.element_type].size
-    moved = size * (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n)
+    elements = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n
+    moved = size * problem.batch * elements
     beyond = max(0, moved - environment["attributes"].get("cache_bytes", moved))
     return float(max(computing, beyond / (MEMORY_SLACK * environment["peaks"]["copy_tb_s"])) * 1e-6)

@@ -46,6 +46,10 @@ class TensorMap:
     swizzle: int
     aligned: bool = True
     """Whether its rows begin at multiples of `PIECE` bytes."""
+    count: int = 1
+    """The matrices of a batch, which are the third dimension of a map; 1 for a map of two."""
+    stride: int = 0
+    """Bytes from one of them to the next."""
 
 
 def expressions(entry: Mapping[str, Any], element_size: int) -> dict[str, Any]:
@@ -70,10 +74,13 @@ def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorM
     at, width, height, pitch = (
         evaluate_int(entry[key], names) for key in ("at", "width", "height", "pitch")
     )
+    of_batch = entry["of"] != "workspace" and names.get("batch", 1) > 1
+    count = int(names["batch"]) if of_batch else 1
+    stride = int(names[f"stride_{entry['of'].lower()}"] * names["element_size"]) if of_batch else 0
     across, down = (evaluate_int(extent, names) for extent in entry["box"])
     aligned = (
         entry["of"] == "workspace"
-        or (pitch | int(names[f"alignment_{entry['of'].lower()}"])) % PIECE == 0
+        or (pitch | stride | int(names[f"alignment_{entry['of'].lower()}"])) % PIECE == 0
     )
     return TensorMap(
         entry["of"],
@@ -84,6 +91,8 @@ def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorM
         (across, down),
         evaluate_int(entry["swizzle"], names),
         aligned,
+        count,
+        stride,
     )
 
 
@@ -99,14 +108,16 @@ def encoded(matrix: TensorMap, element_type: str, address: int) -> bytes:
     if not matrix.aligned:
         return bytes(MAP_BYTES)
     swizzle = f"{matrix.swizzle}B" if matrix.swizzle else "NONE"
+    several = int(matrix.count > 1)
+    extents = [matrix.width, matrix.height, *([matrix.count] * several)]
     status, made = driver.cuTensorMapEncodeTiled(
         driver.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{element_type.upper()}"],
-        2,
+        len(extents),
         address,
-        [driver.cuuint64_t(extent) for extent in (matrix.width, matrix.height)],
-        [driver.cuuint64_t(matrix.pitch)],
-        [driver.cuuint32_t(extent) for extent in matrix.box],
-        [driver.cuuint32_t(1)] * 2,
+        [driver.cuuint64_t(extent) for extent in extents],
+        [driver.cuuint64_t(each) for each in (matrix.pitch, *([matrix.stride] * several))],
+        [driver.cuuint32_t(extent) for extent in (*matrix.box, *([1] * several))],
+        [driver.cuuint32_t(1)] * len(extents),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         driver.CUtensorMapSwizzle[f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"],
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
