@@ -57,7 +57,6 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
   Work work;
   float sum[HALVES][BN / 2];
   Leaving leaving(c_map, C, ldc, N, beta, ring.memory + AT_SLOTS + group * SLOTS * STRIP, STRIP);
-  if (BATCH) leaving.boxes &= all.stride_c % 8 == 0;
   for (int turn = 0; tiles.next(work); ++turn) {
     if (turn % 2 != group) {
       ring.turn.skip(steps);

@@ -171,13 +171,8 @@ class Operands:
         """Return op(A) or op(B) of a launch, from `row` on in memory, or C, as drawn; of a batch all
         matrices, from number `row` on.
         """
-        rows, _ = self.given.shapes[which]
-        drawn, place = self.drawn[which], self.places[which]
-        if self.given.batched:
-            numbers = range(row, row + self.given.batch)
-            lying = np.stack([inside(drawn, place, number) for number in numbers])
-        else:
-            lying = inside(drawn, place)[row : row + rows]
+        count = self.given.batch if self.given.batched else self.given.shapes[which][0]
+        lying = inside(self.drawn[which], self.places[which])[row : row + count]
         return lying.swapaxes(-1, -2) if self.given.transposed[which] else lying
 
 

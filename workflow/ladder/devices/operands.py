@@ -235,11 +235,14 @@ def place_in_c(problem: Problem, number: int) -> str:
     return f"C[{matrix}][{row}][{column}]" if problem.batched else f"C[{row}][{column}]"
 
 
-def inside(buffer: NDArray[Any], place: Place, number: int = 0) -> NDArray[Any]:
-    """Return the matrix in a buffer, as it lies there; of a batch, that with a number."""
-    first = place.first + number * place.stride
-    rows = buffer[first : first + place.rows * place.ld]
-    return rows.reshape(place.rows, place.ld)[:, : place.cols]
+def inside(buffer: NDArray[Any], place: Place) -> NDArray[Any]:
+    """Return the matrix in a buffer, as it lies there; of a batch all, by the first dimension."""
+    shape, strides = (place.rows, place.cols), (place.ld, 1)
+    if place.count > 1:
+        shape, strides = (place.count, *shape), (place.stride, *strides)
+    return np.lib.stride_tricks.as_strided(
+        buffer[place.first :], shape, [stride * buffer.itemsize for stride in strides]
+    )
 
 
 def view_step(problem: Problem) -> int:

@@ -29,7 +29,7 @@ from ladder.core.surroundings import described, sha256
 from ladder.core.types import OF_CUDA
 from ladder.devices import libraries
 from ladder.devices.base import Device, Errors, Launch, Refused
-from ladder.devices.operands import near, whole
+from ladder.devices.operands import inside, near, places, whole
 from ladder.devices.simulation import simulated
 from ladder.measuring import bits, gauntlet, protocol, timing
 from ladder.measuring.diagnosis import diagnose
@@ -302,9 +302,8 @@ class Worker:
             launch = self._launch(candidate, files)
             with device.busy() if asked.busy else nullcontext():
                 device.check(launch)
-            result, length = device.look()[3], p.m * p.ldc
-            each = (result[number * p.strides[2] :][:length] for number in range(p.batch))
-            return np.hstack([matrix.reshape(p.m, p.ldc)[:, : p.n] for matrix in each])
+            result = inside(device.look()[3], places(p)[2]._replace(first=0))
+            return np.hstack(list(result)) if p.batched else result
         except Refused as refusal:
             goes_on = not refusal.fatal
             raise

@@ -80,7 +80,7 @@ def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorM
     across, down = (evaluate_int(extent, names) for extent in entry["box"])
     aligned = (
         entry["of"] == "workspace"
-        or (pitch | stride | int(names[f"alignment_{entry['of'].lower()}"])) % PIECE == 0
+        or (pitch | int(names[f"alignment_{entry['of'].lower()}"])) % PIECE == 0
     )
     return TensorMap(
         entry["of"],
