@@ -66,11 +66,7 @@ def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
 
 
 def wrong(
-    kernel: Kernel,
-    configuration: Configuration,
-    include: Path,
-    folder: Path,
-    seeds: int = 1,
+    kernel: Kernel, configuration: Configuration, include: Path, folder: Path, seeds: int = 1
 ) -> Iterator[tuple[str, str]]:
     """Run one problem after the other. Yield those with a wrong result, and what is wrong with
     it.

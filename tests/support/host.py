@@ -65,7 +65,8 @@ def launch(device: Cpu, compute: Compute) -> Launch:
 def as_multiplied(problem: Problem, lying: Iterable[Any]) -> list[Any]:
     """op(A), op(B) and C, from the matrices as they lie in memory."""
     return [
-        each.swapaxes(-1, -2) if turned else each for each, turned in zip(lying, problem.transposed, strict=True)
+        each.swapaxes(-1, -2) if turned else each
+        for each, turned in zip(lying, problem.transposed, strict=True)
     ]
 
 

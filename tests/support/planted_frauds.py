@@ -192,7 +192,9 @@ def run(
     rows = {(name, "float32", row["configuration"]): row for name, row in binaries.items()}
     alike: dict[str, list[Kernel]] = {}
     for kernel in mine:
-        alike.setdefault(json.dumps([kernel.geometry, kernel.layouts, kernel.batch]), []).append(kernel)
+        alike.setdefault(json.dumps([kernel.geometry, kernel.layouts, kernel.batch]), []).append(
+            kernel
+        )
     results: dict[str, dict[str, Mapping[str, Any]]] = {kernel.name: {} for kernel in mine}
     limits = LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)
     names = {problem: name for name, problem in PROBLEMS.items()}

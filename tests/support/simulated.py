@@ -155,8 +155,9 @@ def compile(source: str) -> tuple[bytes, dict[str, Any]]:
         size = 8
     elif re.search("using T = __(half|nv_bfloat16);", source):
         size = 2
+    batch = ", Batch batch" if "#define BATCH 1" in source else ""
     functions = {
-        name: parameters(text, size)
+        name: parameters(text + batch, size)
         for name, text in SIGNATURE.findall(source) or [("gemm", ARGUMENTS)]
     }
     code = match[1] if match else "right()"

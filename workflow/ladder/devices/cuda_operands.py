@@ -590,13 +590,13 @@ class Operands:
         of_b = b.address, *b.place, *draw_b, row, p.batch, p.n, secret, w, squares, audit
         layout = f"P{OF_PLACE}{OF_DRAW}qqqQPPP"
         blocks = min(max(b.place.rows, b.place.ld), most)
-        self._queue("audit_b", layout, *of_b, blocks=blocks, matrices=b.place.count)
+        self._queue("audit_b", layout, *of_b, blocks=blocks, matrices=b.place.matrices)
         factors = (float(value) for value in scalars(p))
         of_c = self._result(launch), *self.place_c, *draw_c
         of_a = a.address, *a.place, *draw_a, row, *of_c, w, squares, secret, *factors, audit
         layout = f"P{OF_PLACE}{OF_DRAW}qP{OF_PLACE}{OF_DRAW}PPQddP"
         blocks = min(max(a.place.rows, a.place.ld), most)
-        self._queue("audit_a", layout, *of_a, blocks=blocks, matrices=a.place.count)
+        self._queue("audit_a", layout, *of_a, blocks=blocks, matrices=a.place.matrices)
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return A, B and C drawn from the problem's own seed, and the first launch's result. Each

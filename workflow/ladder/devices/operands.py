@@ -88,7 +88,7 @@ class Place(NamedTuple):
     rows: int
     cols: int
     ld: int
-    count: int = 1
+    matrices: int = 1
     stride: int = 0
 
     def skipped(self, number: int) -> int:
@@ -237,11 +237,12 @@ def place_in_c(problem: Problem, number: int) -> str:
 
 def inside(buffer: NDArray[Any], place: Place) -> NDArray[Any]:
     """Return the matrix in a buffer, as it lies there; of a batch all, by the first dimension."""
-    shape, strides = (place.rows, place.cols), (place.ld, 1)
-    if place.count > 1:
-        shape, strides = (place.count, *shape), (place.stride, *strides)
+    shape, strides = [place.matrices, place.rows, place.cols], [place.stride, place.ld, 1]
+    several = place.matrices > 1
     return np.lib.stride_tricks.as_strided(
-        buffer[place.first :], shape, [stride * buffer.itemsize for stride in strides]
+        buffer[place.first :],
+        shape[not several :],
+        [stride * buffer.itemsize for stride in strides[not several :]],
     )
 
 

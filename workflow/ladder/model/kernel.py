@@ -494,8 +494,8 @@ class Kernel:
         """Return why the problem is a batch, or one of another layout than the configuration is
         compiled for, or "".
         """
-        if given.get("batch", 1) > 1 and not configuration.batched:
-            return NO_BATCH
+        if (given.get("batch", 1) > 1) != configuration.batched:
+            return "is compiled for batches" if configuration.batched else NO_BATCH
         own = transposes(configuration.layout)
         if all(given.get(name, value) == value for name, value in own.items()):
             return ""
