@@ -69,7 +69,7 @@ def test_a_kernel_is_compiled_for_batches_only_if_problems_ask(tmp_path, data, p
     ("header", "data", "message"),
     [
         ("", {"batch": 2}, f"t: batch: got more than 1; cuda/mine {NO_BATCH}"),
-        ("", {"batch": 0}, "t: batch: got 0; expected a whole number from 1 to 65535, or a list"),
+        ("", {"batch": 0}, "t: batch: got 0; expected a whole number from 1 to 65000, or a list"),
         ("", {"problems": {"cuda": [{"square": 8, "batch": 70000}]}}, "t: problems.cuda[0]"),
         ("batch: 2", {}, "header: batch: got 2; expected true or false"),
         ("parameters: {BATCH: 2}", {}, 'header: parameters: got "BATCH"; expected a name of'),

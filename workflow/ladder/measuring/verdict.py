@@ -36,19 +36,20 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Wrong:
-    """The first incorrect element, C[row][column], of a batch in one `matrix`, and how many of the
-    elements looked at are incorrect.
+    """The first incorrect element, C[row][column], and how many of the elements looked at are
+    incorrect.
     """
 
     problem: str
-    """The problem in words, often one of the gauntlet's: `M=7 N=13 K=3 padding=3 exact`."""
+    """The problem in words, often one of the gauntlet's: `M=7 N=13 K=3 padding=3 exact`. Of a batch
+    also which matrix: `…, matrix 1`.
+    """
     row: int
     column: int
     got: float
     expected: float
     incorrect: int
     elements: int
-    matrix: int = 0
 
 
 @dataclass(frozen=True)
