@@ -42,7 +42,18 @@ These numbers and the granularities are those of the toolkit's `cuda_occupancy.h
 Programming Guide, "Technical Specifications per Compute Capability").
 """
 
-KEY = ["kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding"]
+KEY = [
+    "kernel",
+    "configuration",
+    "element_type",
+    "m",
+    "n",
+    "k",
+    "alpha",
+    "beta",
+    "padding",
+    "batch",
+]
 
 
 @lru_cache(maxsize=4096)

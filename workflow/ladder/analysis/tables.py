@@ -377,7 +377,7 @@ def models(
     """Yield the model of every kernel, configuration and problem that ran, in pieces; `compiled` is
     as from `compiled_kernels`. Values that a kernel does not declare are empty.
     """
-    device, key = device_names(environment), [*kernel_model.KEY, "batch"]
+    device, key = device_names(environment), kernel_model.KEY
 
     @cache
     def named(layout: str, *values: Any) -> tuple[Problem, dict[str, Any]]:

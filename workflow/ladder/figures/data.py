@@ -118,8 +118,8 @@ class View:
         }
         summary, best = tables["summary"], tables["best"]
         self.models = tables["models"]
-        self.key = [*KEY, *({"batch"} & set(self.models))]
-        """The columns that identify a configuration on a problem there."""
+        self.key = [name for name in KEY if name in self.models]
+        """The columns that identify a configuration on a problem there: all, or without batches."""
         self.environment, self.state = environment, state
         self.summary, self.pairs, self.rounds, self.references = (
             tables[name][tables[name]["state"] == state]

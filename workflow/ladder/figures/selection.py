@@ -19,7 +19,7 @@ the most other shapes of a distribution.
 """
 COLUMNS = {
     *KEY,
-    *("problem", "batch", "distribution", "state", "status", "reason", "stop", "marks", "interval"),
+    *("problem", "distribution", "state", "status", "reason", "stop", "marks", "interval"),
     *("precision", "tensor_cores", "reference", "samples", "processes", "process", "round"),
     *("tflops", "tflops_low", "tflops_high", "ratio", "ratio_low", "ratio_high", "uuid"),
     *("frobenius_error", "component_error", "component_bound", "throttled_share", "low", "high"),

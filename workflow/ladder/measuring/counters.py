@@ -81,7 +81,7 @@ ORIGIN = ["device", "uuid", "commit", "dirty"]
 dataset.
 """
 OF_PROBLEM = ("m", "n", "k", "element_type", "alpha", "beta", "padding", "distribution")
-COLUMNS = [*KEY, "batch", *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts", "stalls"]
+COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts", "stalls"]
 
 
 class NotCounted(Exception):
@@ -217,7 +217,7 @@ def tasks(
     for row in rows.to_dict("records"):
         kernel = chosen[row["kernel"]]
         compiled = binaries[tuple(row[name] for name in names)]
-        batch = int(row.get("batch", 1))
+        row = {"batch": 1} | row  # tables without batches have no column for them
         task = {
             "uuid": origin["uuid"],
             "support": str(support),
@@ -228,10 +228,10 @@ def tasks(
             "problem": {
                 **{name: row[name] for name in OF_PROBLEM},
                 "layout": Configuration.of("", row["configuration"]).layout,
-                "batch": batch,
+                "batch": row["batch"],
             },
         }
-        key = {**{name: row[name] for name in KEY}, "batch": batch}
+        key = {name: row[name] for name in KEY}
         todo.append((key | dict(origin) | {"binary_sha256": compiled["sha256"]}, task))
     return todo
 
