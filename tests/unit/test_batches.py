@@ -151,7 +151,6 @@ LOOP = """
   for (int z = 0; z < batch.count; ++z) {
     const T *a = A + z * batch.stride_a, *b = B + z * batch.stride_b; T *c = C + z * batch.stride_c;
 """
-STORE = "c[(size_t)i * ldc + j]"
 
 
 def batched(edits):
