@@ -1,4 +1,4 @@
-"""Whether a configuration of a 16-bit rung is incorrect on random problems: sizes, layouts, scalars and values.
+"""Whether a configuration of a 16-bit rung is incorrect on random problems: sizes, layouts, batches, scalars and values.
 
     .venv/bin/python studies/random_problems.py [--seconds 600] [--kernels 'cuda/*_half_*'] [--configurations 24] [--seed 0]
 
@@ -68,6 +68,7 @@ def drawn(dice: Random, element_type: str) -> Problem:
         distribution=dice.choice(("uniform", "mixed")),
         seed=dice.randrange(1000),
         layout=layout,
+        batch=dice.choice((1, 1, 2, 5)),
     )
 
 
@@ -126,7 +127,7 @@ def compiled(
     for kernel, element_type in product(kernels, OF_CUDA):
         if element_type not in kernel.element_types:
             continue
-        expanded = kernel.expand({}, [element_type], layouts=kernel.layouts)
+        expanded = kernel.expand({}, [element_type], layouts=kernel.layouts, batched=(False, True))
         legal = [(configuration, "") for configuration, objection in expanded if not objection]
         chosen = dice.sample(legal, min(most, len(legal)))
         place = folder / f"{kernel.name}.{element_type}"

@@ -5,8 +5,9 @@ parameters: {BM: 64, BN: 512, BK: 64}
 sweep: {BM: [64, 256], BN: [256, 512], BK: [32, 64]}
 element_types: [float32, float64]
 layouts: [nn, nt, tn, tt]
-global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
-global_writes: M * N * ceil_div(K, BK)
+batch: true
+global_reads: batch * K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
+global_writes: batch * M * N * ceil_div(K, BK)
 ---*/
 /* The loops of the rung below, cut into blocks. A BK x BN block of B stays in the second-level cache while BM rows of A pass
  * over it.
@@ -14,6 +15,7 @@ global_writes: M * N * ceil_div(K, BK)
  * What holds it back: a value of C still goes to the first-level cache and back for every k; nothing is kept in registers. */
 
 #include "layout.h"
+#include "batch.h"
 #include "store.h"
 
 static inline int least(int a, int b) { return a < b ? a : b; }

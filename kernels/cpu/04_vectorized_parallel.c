@@ -5,9 +5,10 @@ parameters: {MC: 120, NC: 512, KC: 256, THREADS: 0}
 sweep: {MC: [60, 120, 240], NC: [512, 1024], KC: [256, 384], THREADS: [1, 0]}
 element_types: [float32, float64]
 layouts: [nn, nt, tn, tt]
+batch: true
 requires: [MC >= 12, MC % 12 == 0, NC >= 32, NC % 32 == 0, KC >= 16, KC % 16 == 0]
-global_reads: M * K + K * N + M * N * ceil_div(K, KC)
-global_writes: M * N * ceil_div(K, KC)
+global_reads: batch * (M * K + K * N + M * N * ceil_div(K, KC))
+global_writes: batch * M * N * ceil_div(K, KC)
 ---*/
 /* Three ideas on top of the blocks of the rung below.
  *
@@ -28,6 +29,7 @@ global_writes: M * N * ceil_div(K, KC)
 #include <string.h>
 
 #include "layout.h"
+#include "batch.h"
 #include "store.h"
 
 /* 512-bit SIMD has 32 registers, 256-bit SIMD has 16: most hold sums, a few values of A and B. */

@@ -8,8 +8,9 @@ configurations:
   - {HIGH: [4, 8, 16]}
 element_types: [bfloat16, float16]
 layouts: [nn, nt, tn, tt]
+batch: true
 where:
-  tiles: ceil_div(M, BM) * ceil_div(N, BN)
+  tiles: batch * ceil_div(M, BM) * ceil_div(N, BN)
 block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: ["min(tiles, sm_count)"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + BM // 64 * SLOTS * 8192
@@ -19,8 +20,8 @@ tensor_maps:
   - {of: C, box: [64, 64], swizzle: 128}
 requires: [BM == 64 or BM == 128 or BM == 192, BN == 128 or BN == 192 or BN == 256, BM < 192 or BN <= 128, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1]
 architecture: sm_90a
-global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
-global_writes: M * N
+global_reads: batch * K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
+global_writes: batch * M * N
 ---*/
 // The next tile needs the registers of the sums. But rounded to pairs they take half as many, and for those there is room: 128 for the sums of
 // this tile, 64 for the results of the one before. So a warpgroup rounds them at once, and goes on multiplying. At each of the next tile's

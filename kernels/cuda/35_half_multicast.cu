@@ -13,8 +13,9 @@ configurations:
   - {BM: 192, BN: 192, SLOTS: 1, CM: 1, CN: 2}
 element_types: [bfloat16, float16]
 layouts: [nn, nt, tn, tt]
+batch: true
 where:
-  tiles: ceil_div(M, CM * BM) * ceil_div(N, CN * BN)
+  tiles: batch * ceil_div(M, CM * BM) * ceil_div(N, CN * BN)
 block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: ["CM * CN * min(tiles, sm_count // (CM * CN))"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + BM // 64 * SLOTS * 8192
@@ -24,8 +25,8 @@ tensor_maps:
   - {of: C, box: [64, 64], swizzle: 128}
 requires: [BM == 64 or BM == 128 or BM == 192, BM < 192 or BN <= 192, BN == 128 or BN == 192 or BN == 256, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1, CM * CN == 2]
 architecture: sm_90a
-global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
-global_writes: M * N
+global_reads: batch * K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
+global_writes: batch * M * N
 ---*/
 // Two blocks of a cluster that are above each other in C (CM) read the same columns of B; beside each other (CN), the same rows of A. Each
 // copies half of that, and the copy engine writes it to the shared memory of both: half of the rows of A, or of B half of a step's rows, which lie

@@ -21,16 +21,17 @@ configurations:
   - {BN: 256, STAGES: 4, SLICES: 1, CN: 2}
 element_types: [bfloat16, float16]
 layouts: [nn, nt, tn, tt]
+batch: true
 block: ["2 * BM + (128 if BM > 64 else 32)"]
-grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)"]
+grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)", batch]
 dynamic_shared: max(STAGES * (BM + BN) * 128, 2 * (SLICES - 1) * ceil_div(BN // 8, SLICES) * BM * 32) + STAGES * 16 + 8
 tensor_maps:
   - {of: A, box: [64, (64 if TRANS_A else BM) // CN], swizzle: 128}
   - {of: B, box: [64, (BN if TRANS_B else 64) // CM], swizzle: 128}
 requires: [BM == 64 or BM == 128, BN == 64 or BN == 128 or BN == 192 or BN == 256, STAGES >= 2, SLICES >= 1, CM == 1 or CM == 2 or CM == 4, CN == 1 or CN == 2, CM * CN * SLICES <= 8]
 architecture: sm_90a
-global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
-global_writes: M * N
+global_reads: batch * K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
+global_writes: batch * M * N
 ---*/
 // Where C has few tiles and K is long, most SMs would idle. Here the blocks of a cluster have the same tile, and each takes every SLICES-th
 // step along K. At the end a block writes its sums to where the ring was. It sends every other block the part that this one is to

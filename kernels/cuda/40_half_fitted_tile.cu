@@ -9,9 +9,10 @@ configurations:
   - {BN: [128, 192], CM: 2, CN: 2}
 element_types: [bfloat16, float16]
 layouts: [nn, nt, tn, tt]
+batch: true
 where:
   clusters: clusters_of_4 if CM * CN == 4 else sm_count // 2
-  columns: ceil_div(N, BN * CN)  # of clusters
+  columns: batch * ceil_div(N, BN * CN)  # of clusters, in all matrices
   full: 256 if BN == 128 else 192  # the greatest height
   waves: "ceil_div(columns * ceil_div(M, full * CM), clusters)"  # of tiles of that height: fewer than these there cannot be
   down: clusters * waves // columns  # so many clusters above each other fill them
@@ -25,8 +26,8 @@ tensor_maps:
   - {of: C, box: [64, 16], swizzle: 128}
 requires: [BN == 128 or BN == 192, HIGH >= 1, CM == 1 or CM == 2, CN == 1 or CN == 2, CM * CN > 1]
 architecture: sm_90a
-global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, height))
-global_writes: M * N
+global_reads: batch * K * (M * ceil_div(N, BN) + N * ceil_div(M, height))
+global_writes: batch * M * N
 ---*/
 // Tiles of 128 x 256 are a good size, but their number is what it is: 1536 x 1536 has 72 of them for 132 SMs, and 5120 x 5120 has 800, six
 // waves and a little of a seventh. A tile of the right height has neither: 132 of 128 columns by 144 rows, and seven full waves by

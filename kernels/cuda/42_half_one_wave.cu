@@ -16,12 +16,13 @@ configurations:
    {BN: 192, BM: 64, CM: 4}]
 element_types: [bfloat16, float16]
 layouts: [nn, nt, tn, tt]
+batch: true
 where:
   high: ceil_div(BM, 64) * 64 if TRANS_A else BM  # of op(A) in a stage: whole strips of 64 if its rows run across K
   stages: "min(8, 232440 // ((high + BN) * 128 + 16))"  # as many as fit
   sums: 2 * (SLICES - 1) * ceil_div(BM // 8, SLICES) * BN * 32  # bytes that are sent, and that come
 block: ["2 * BN + (128 if BN > 64 else 32)"]
-grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)"]
+grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)", batch]
 dynamic_shared: max(stages * (high + BN) * 128, sums) + stages * 16 + 8
 tensor_maps:
   - {of: A, box: [64, (64 if TRANS_A else BM) // CN], swizzle: 128}
@@ -35,8 +36,8 @@ requires:
   - SLICES >= 1 and CM * CN * SLICES <= 8
   - (SLICES - 1) * ceil_div(BM // 8, SLICES) * BN * 64 <= 232000
 architecture: sm_90a
-global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
-global_writes: M * N
+global_reads: batch * K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
+global_writes: batch * M * N
 ---*/
 // A block of rung 40 does one tile after another, and finds out at run time how high they are. Where C is so small that all tiles run at once,
 // both only take time. Here the height is a parameter as the other sizes are: any multiple of 16, with the operands exchanged as in rung 39. So

@@ -9,11 +9,12 @@ configurations:
    {BN: 192, BM: [96, 128, 144]}, {BN: 192, BM: [96, 112, 128, 144, 176, 192], CM: 2}, {BN: 192, BM: [160, 192], CN: 2}]
 element_types: [bfloat16, float16]
 layouts: [nn, nt, tn, tt]
+batch: true
 where:
   high: ceil_div(BM, 64) * 64 if TRANS_A else BM  # of op(A) in a stage: whole strips of 64 if its rows run across K
   stages: "min(8, 232440 // ((high + BN) * 128 + 16))"  # as many as fit
 block: ["2 * BN + 128"]
-grid: ["CM * CN * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)"]
+grid: ["CM * CN * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)", batch]
 dynamic_shared: stages * ((high + BN) * 128 + 16)
 tensor_maps:
   - {of: A, box: [64, (64 if TRANS_A else BM) // CN], swizzle: 128}
@@ -27,8 +28,8 @@ requires:
   - CM * CN <= 8
   - LAST >= 0 and LAST < min(8, 232440 // (((ceil_div(BM, 64) * 64 if TRANS_A else BM) + BN) * 128 + 16))
 architecture: sm_90a
-global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
-global_writes: M * N
+global_reads: batch * K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
+global_writes: batch * M * N
 ---*/
 // At the end of rung 42's tile nothing is multiplied while the sums leave: all SMs write their parts of C at the same time. The warpgroups of a
 // block take turns with the tensor cores until then, and come to the end together. Here each waits before its LAST steps, until the one before

@@ -12,8 +12,9 @@ configurations:
   - {BM: 64, BN: 64, STAGES: 12}
 element_types: [bfloat16, float16]
 layouts: [nn, nt, tn, tt]
+batch: true
 where:
-  tiles: ceil_div(M, BM) * ceil_div(N, BN)
+  tiles: batch * ceil_div(M, BM) * ceil_div(N, BN)
 block: [384]
 grid: ["min(tiles, sm_count)"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + 2 * SLOTS * 8192
@@ -23,8 +24,8 @@ tensor_maps:
   - {of: C, box: [64, 64], swizzle: 128}
 requires: [BM == 64 or BM == 128, BN == 64 or BN == 128 or BN == 192 or BN == 256, BM * BN <= 16384, STAGES >= 2, SLOTS >= 1, HIGH >= 1]
 architecture: sm_90a
-global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
-global_writes: M * N
+global_reads: batch * K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
+global_writes: batch * M * N
 ---*/
 // If K is short, a tile leaves for as long as it is multiplied, or longer. In rung 34 it leaves while the same warpgroups multiply the next tile,
 // which takes several steps. Here each of the two warpgroups has tiles of its own. While its sums leave, the tensor cores have the products of the
@@ -56,7 +57,6 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
   Work work;
   float sum[HALVES][BN / 2];
   Leaving leaving(c_map, C, ldc, N, beta, ring.memory + AT_SLOTS + group * SLOTS * STRIP, STRIP);
-  if (BATCH) leaving.boxes &= all.stride_c % 8 == 0;
   for (int turn = 0; tiles.next(work); ++turn) {
     if (turn % 2 != group) {
       ring.turn.skip(steps);

@@ -17,9 +17,10 @@ configurations:
   - {BM: 192, BN: 128, STAGES: 5, SLOTS: 1, CM: 1}
 element_types: [float8_e4m3, float8_e4m3_float16]
 layouts: [nt]
+batch: true
 precision: fast_accum
 where:
-  tiles: ceil_div(M, CM * BM) * ceil_div(N, CN * BN)
+  tiles: batch * ceil_div(M, CM * BM) * ceil_div(N, CN * BN)
 block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: ["CM * CN * min(tiles, sm_count // (CM * CN))"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + BM // 64 * SLOTS * 8192
@@ -29,8 +30,8 @@ tensor_maps:
   - {of: C, box: [64, 64], swizzle: 128}
 requires: [BM == 64 or BM == 128 or BM == 192, BM < 192 or BN <= 192, BN == 128 or BN == 192 or BN == 256, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1, CM * CN <= 2]
 architecture: sm_90a
-global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
-global_writes: M * N
+global_reads: batch * K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
+global_writes: batch * M * N
 ---*/
 // The tensor cores multiply elements of 8 bits at twice the rate of 16 bits, and a step along K, 128 bytes of a row, has 128 of K. All else is as
 // in rungs 34 (CM and CN 1) and 35: ring, tiles, late stores, multicast. Only the matrix instruction is another, and it has no bit for operands

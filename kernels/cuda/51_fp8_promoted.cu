@@ -16,8 +16,9 @@ configurations:
   - {BN: 256, STAGES: 4, PIECE: 64, CM: 1}
 element_types: [float8_e4m3, float8_e4m3_float16]
 layouts: [nt]
+batch: true
 where:
-  tiles: ceil_div(M, CM * BM) * ceil_div(N, CN * BN)
+  tiles: batch * ceil_div(M, CM * BM) * ceil_div(N, CN * BN)
 block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: ["CM * CN * min(tiles, sm_count * (2 if BM == 64 else 1) // (CM * CN))"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + BM // 64 * SLOTS * 8192
@@ -27,8 +28,8 @@ tensor_maps:
   - {of: C, box: [64, 64], swizzle: 128}
 requires: [BM == 64 or BM == 128 or BM == 192, BM < 192 or BN <= 128, BN == 64 or BN == 128 or BN == 192 or BN == 256, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1, CM * CN <= 2, BN % PIECE == 0, BN // PIECE == 1 or BN // PIECE % 2 == 0]
 architecture: sm_90a
-global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
-global_writes: M * N
+global_reads: batch * K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
+global_writes: batch * M * N
 ---*/
 // The tensor cores add products of 8 bits with 14 significant bits and cut off the rest. If the products have one sign, all sums become too small,
 // the more so the longer K is. Here the tensor cores add up the products of one step, 128 of K, and start at zero again. The threads add

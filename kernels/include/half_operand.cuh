@@ -5,15 +5,15 @@
 #include "layout.h"
 #include "tensor_map.cuh"
 
-// The matrices of a batch: how many, and the elements from one to the next. A kernel gets it after ldc where there is one.
-struct Batch {
-  int count = 1;
-  long long stride_a = 0, stride_b = 0, stride_c = 0;
-};
+// The matrices of a batch, which a kernel gets after ldc where there is one: how many, and the elements from one to the next.
 #if BATCH
 #define BATCH_PARAMETER const Batch batch,
 #define BATCH_ARGUMENT batch
 #else
+struct Batch {
+  int count = 1;
+  long long stride_a = 0, stride_b = 0, stride_c = 0;
+};
 #define BATCH_PARAMETER
 #define BATCH_ARGUMENT Batch()
 #endif

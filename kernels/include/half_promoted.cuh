@@ -64,7 +64,6 @@ __device__ __forceinline__ void multiply_tiles_promoted(Ring& ring, int M, int N
   const int group = ring.group;
   float sum[BN / 2];
   Leaving leaving(c_map, C, ldc, N, beta, ring.memory + AT_SLOTS + group * SLOTS * STRIP, STRIP);
-  if (BATCH) leaving.boxes &= batch.stride_c % 8 == 0;
   Work work, done;
   bool pending = false;  // the tile before has not left yet
   const auto take = [&] {

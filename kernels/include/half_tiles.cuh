@@ -68,7 +68,6 @@ __device__ __forceinline__ void multiply_tiles(Ring& ring, int M, int N, int K, 
   const int group = ring.group;
   float sum[BN / 2];
   Leaving leaving(c_map, C, ldc, N, beta, ring.memory + AT_SLOTS + group * SLOTS * STRIP, STRIP);
-  if (BATCH) leaving.boxes &= batch.stride_c % 8 == 0;
   bool pending = false;  // the tile before has not left yet
   int z = 0;             // its matrix
   for (bool more = tiles.next(work); more;) {

@@ -9,7 +9,6 @@ import ctypes
 import re
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +81,7 @@ def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
     for match in FUNCTION.finditer(text):
         maps = match["arguments"].count("TensorMap ")
         pointer = re.search(r"(\w+)\* __restrict__ workspace", match["arguments"])
-        batch = "#define BATCH 1" in before and "BATCH_PARAMETER" in match["arguments"]
+        batch = "#define BATCH 1" in before
         extra = ", Batch{int(*batch), batch[1], batch[2], batch[3]}" if batch else ""
         extra += f", static_cast<{pointer[1]}*>(workspace)" if pointer else ""
         extra += "".join(f", maps[{index}]" for index in range(maps))
@@ -104,20 +103,13 @@ def run(
     problem: Problem,
     device: Mapping[str, int],
     seed: int,
-    count: int = 1,
 ) -> Any:
-    """Launch on a problem, or on a batch of `count` that differ in their seeds. Return the buffers
-    of C afterwards, or what the simulator complains of.
+    """Launch on a problem. Return the buffer of C afterwards, or what the simulator complains
+    of.
     """
-    given = problem.names() | device | {"batch": count}
-    each = [stored(one)[0] for one in batch_of(problem, count)]
-    places = stored(problem)[1]
-    strides = [-(-place.total // 64) * 64 for place in places]
-    strides[2] += 2 * (problem.m % 2)  # then no map of C can be made
-    matrices = [
-        _aligned(np.concatenate([np.resize(array, stride) for array in arrays]))
-        for arrays, stride in zip(zip(*each, strict=True), strides, strict=True)
-    ]
+    given = problem.names() | device
+    arrays, places = stored(problem)
+    matrices = list(map(_aligned, arrays))
     starts = [
         matrix.ctypes.data + matrix.itemsize * place.first
         for matrix, place in zip(matrices, places, strict=True)
@@ -126,16 +118,14 @@ def run(
     memory = _aligned(np.full(size + 128, 0xFF, np.uint8))
     addresses = dict(zip("ABC", starts, strict=True)) | {"workspace": memory.ctypes.data}
     extents = {name: (p.cols, p.rows) for name, p in zip("ABC", places, strict=True)}
-    apart = dict(zip("ABC", strides, strict=True))
     maps = (Map * 4)()
     for index, tensor_map in enumerate(kernel.maps(configuration, given)):
-        stride = apart.get(tensor_map.of, 0) * tensor_map.size
-        if tensor_map.aligned and (count == 1 or stride % 16 == 0):
+        if tensor_map.aligned:
             maps[index] = Map(
                 addresses[tensor_map.of] + tensor_map.at,
                 *extents.get(tensor_map.of, (tensor_map.width, tensor_map.height)),
                 tensor_map.pitch,
-                stride,
+                tensor_map.stride,
                 *tensor_map.box,
                 tensor_map.size,
             )
@@ -148,23 +138,11 @@ def run(
         launch.restype = ctypes.c_char_p
         grid = (ctypes.c_uint * 3)(*shape.grid)
         shape_of_launch = grid, shape.block[0], shape.dynamic_shared, seed
-        batch = (ctypes.c_longlong * 4)(count, *strides)
+        batch = (ctypes.c_longlong * 4)(problem.batch, *problem.strides)
         complaint = launch(*arguments, batch, workspace, maps, *shape_of_launch)
         if complaint:
             return complaint.decode()
-    return [part[: places[2].total] for part in np.split(matrices[2], count)]
-
-
-def batch_of(problem: Problem, count: int) -> list[Problem]:
-    """The problems of a batch."""
-    return [replace(problem, seed=problem.seed + i) for i in range(count)]
-
-
-def with_batch(kernel: Kernel) -> Kernel:
-    """The kernel with a header that knows of batches: it has more tiles, or a grid for each."""
-    for name in {"tiles", "columns"} & kernel.where.keys():
-        return replace(kernel, where={**kernel.where, name: f"batch * ({kernel.where[name]})"})
-    return replace(kernel, grid=[*kernel.grid, "batch"])
+    return matrices[2]
 
 
 def _aligned(array: Any) -> Any:

@@ -26,7 +26,7 @@ KERNELS = [
     if kernel.architecture == "sm_90a" and kernel.path.suffix == ".cu" and not kernel.uses
 ]
 IN_LAYOUTS = [kernel for kernel in KERNELS if len(kernel.layouts) > 1]
-BATCHED = [kernel for kernel in KERNELS if "BATCH_PARAMETER" in kernel.text]
+BATCHED = [kernel for kernel in KERNELS if kernel.batch]
 MOST_PRODUCTS = 30_000_000
 """Of a problem: more take too long here."""
 
@@ -61,35 +61,28 @@ def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
         Problem(261, 264, 200 + more, element_type, **unusual),
         Problem(24, 344, 1288 + more, element_type, alpha=0.0),
     ):
-        lying = replace(problem, layout=configuration.layout)
+        lying = replace(problem, layout=configuration.layout, batch=1 + 2 * configuration.batched)
         if not kernel.unmet_need(configuration, lying.names() | DEVICE):
             chosen.append(lying)
     return [
         problem
         for problem in chosen
-        if problem.m * problem.n * problem.k <= MOST_PRODUCTS and max(problem.m, problem.n) < 2**16
+        if problem.flops <= 2 * MOST_PRODUCTS and max(problem.m, problem.n) < 2**16
     ]
 
 
 def wrong(
-    kernel: Kernel,
-    configuration: Configuration,
-    include: Path,
-    folder: Path,
-    seeds: int = 1,
-    count: int = 1,
+    kernel: Kernel, configuration: Configuration, include: Path, folder: Path, seeds: int = 1
 ) -> Iterator[tuple[str, str]]:
-    """Run one problem after the other, or a batch of each. Yield those with a wrong result, and
-    what is wrong with it.
+    """Run one problem after the other. Yield those with a wrong result, and what is wrong with
+    it.
     """
-    text = f"#define BATCH {int(count > 1)}\n{kernel.source(configuration)}"
-    library = hopper.build(text, include, folder)
+    library = hopper.build(kernel.source(configuration), include, folder)
     asked = given(kernel, configuration)
     if configuration.layout != kernel.layouts[0]:
         asked = asked[1::2]
     layout = configuration.layout
-    if count > 1:
-        kernel = hopper.with_batch(kernel)
+    if configuration.batched:
         tiles = (
             Problem(
                 m,
@@ -98,18 +91,16 @@ def wrong(
                 configuration.element_type,
                 padding=padding if layout[0] == "t" else 0,
                 layout=layout,
+                batch=3,
             )
             for m, padding in ((261, "3,0,0"), (330, "6,0,0"))
         )
         asked = [*asked[::4], *tiles]
     for problem in asked:
         for seed in range(seeds):
-            result = hopper.run(library, kernel, configuration, problem, DEVICE, seed, count)
+            result = hopper.run(library, kernel, configuration, problem, DEVICE, seed)
             if not isinstance(result, str):
-                result = "".join(
-                    complaint(one, matrix, kernel.precision)
-                    for one, matrix in zip(hopper.batch_of(problem, count), result, strict=True)
-                )
+                result = complaint(problem, result, kernel.precision)
             if result:
                 yield describe(problem), result
 
@@ -141,11 +132,12 @@ def test_right_in_every_layout(kernel: Kernel, layout: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("last", (False, True))
 @pytest.mark.parametrize("kernel", BATCHED, ids=lambda kernel: kernel.name)
 def test_a_batch_is_right(kernel: Kernel, last: bool, tmp_path: Path) -> None:
-    every = kernel.expand({}, kernel.element_types, layouts=[kernel.layouts[-last]])
+    layout = kernel.layouts[-last]
+    every = kernel.expand({}, kernel.element_types, layouts=[layout], batched=[True])
     legal = [configuration for configuration, objection in every if not objection]
     configuration = legal[-1 if last else len(legal) // 2]
     include = ROOT / "kernels" / "include"
-    assert list(wrong(kernel, configuration, include, tmp_path / "build", 1, 3)) == []
+    assert list(wrong(kernel, configuration, include, tmp_path / "build")) == []
 
 
 FAULTS = [
@@ -183,6 +175,6 @@ def is_found(given: dict[str, Any], faults: dict[str, str], folder: Path) -> boo
     kernel = parse(kernels / "cuda" / f"{given['kernel']}.cu")
     parameters = kernel.parameters | given.get("parameters", {})
     assignment, layout = tuple(parameters.items()), given.get("layout", kernel.layouts[0])
-    configuration = Configuration(kernel.element_types[0], assignment, layout=layout)
-    count = given.get("count", 1)
-    return any(wrong(kernel, configuration, kernels / "include", folder / "build", 2, count))
+    batched = given.get("batched", False)
+    configuration = Configuration(kernel.element_types[0], assignment, (), layout, batched)
+    return any(wrong(kernel, configuration, kernels / "include", folder / "build", 2))

@@ -13,7 +13,7 @@ from ladder.compiling.toolchain import nvcc
 from ladder.core import clock
 from ladder.devices.detect import detect_cpu
 from ladder.devices.lock import first_gpu
-from ladder.model.kernel import Configuration
+from ladder.model.kernel import BATCH, Configuration
 from planted import HOME
 from planted_frauds import INCLUDE, NOTES, StuckClock, assemble, by_kind, complaints
 
@@ -61,7 +61,7 @@ def test_on_the_cpu(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_all_for_a_gpu_compile(tmp_path):
     """As one file, in which each has a name of its own."""
-    texts = ['#include "fraud.cuh"', "using T = float; using Acc = float;"]
+    texts = ['#include "fraud.cuh"', "using T = float; using Acc = float;", BATCH]
     for kernel in assemble(tmp_path).values():
         if kernel.kind == "cuda":
             source = kernel.source(Configuration("float32", ()))

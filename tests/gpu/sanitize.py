@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 from ladder.compiling.compile import Resource, compile_kernel, compile_support
@@ -34,15 +35,17 @@ AT_MOST = 20
 
 
 def chosen(kernel: Kernel) -> list[Configuration]:
-    """Return the first and the last configuration in each layout, or of what copies asynchronously,
+    """Return the first and the last configuration in each layout and for batches, or of what copies asynchronously,
     where each waits elsewhere, at most AT_MOST of all.
     """
     waits = bool(kernel.compute_capability or kernel.architecture)
     taken = []
-    for layout in kernel.layouts:
-        every = kernel.expand({}, kernel.element_types[:1], layouts=[layout])
+    forms = list(product(kernel.layouts, {False, kernel.batch}))
+    for layout, batched in forms:
+        types = kernel.element_types[:1]
+        every = kernel.expand({}, types, layouts=[layout], batched=[batched])
         legal = [configuration for configuration, objection in every if not objection]
-        step = -(-len(legal) * len(kernel.layouts) // AT_MOST)
+        step = -(-len(legal) * len(forms) // AT_MOST)
         taken += legal[::step] if waits else dict.fromkeys([legal[0], legal[-1]])
     return taken
 
@@ -89,8 +92,8 @@ def main(folder: Path, share: str, only_compile: bool) -> None:
     for kernel, rows in kernels:
         small = [
             problem
-            for layout in kernel.layouts
-            for problem in problems(kernel.element_types[0], kernel.precision, layout)
+            for form in product(kernel.layouts, {False, kernel.batch})
+            for problem in problems(kernel.element_types[0], kernel.precision, *form)
             if (problem.m, problem.n, problem.k) in SHAPES
         ]
         for configuration, row in rows:

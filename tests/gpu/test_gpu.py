@@ -58,12 +58,13 @@ WIDE = [name for name in ELEMENT_TYPES if name not in OF_8_BITS]
 
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 @pytest.mark.parametrize("name", BASELINES["cuda"])
+@pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_cublas_passes_the_gauntlet(gpu, layout, name, element_type):
+def test_cublas_passes_the_gauntlet(gpu, layout, batched, name, element_type):
     precision = PRECISION.get(name, "")
     if element_type not in TYPES_OF.get(name, ELEMENT_TYPES):
         pytest.skip(f"{name} does not have {element_type}")
-    for problem in problems(element_type, PRECISION.get(name, ""), layout):
+    for problem in problems(element_type, PRECISION.get(name, ""), layout, batched):
         use(gpu, problem)
         for configuration in baseline_configurations(name, element_type):
             if configuration.label == SEARCH:
@@ -279,8 +280,8 @@ APPROXIMATE = (
 
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("layout", ["nn", "tt"])
-def test_the_device_draws_what_the_host_draws(gpu, layout, distribution, element_type):
+@pytest.mark.parametrize(("layout", "batch"), [("nn", 1), ("tt", 1), ("nt", 3)])
+def test_the_device_draws_what_the_host_draws(gpu, layout, batch, distribution, element_type):
     """To the bit, canaries and all, but for what logarithms, powers and fused multiply-adds leave
     open, and for what a NaN looks like.
     """
@@ -297,6 +298,7 @@ def test_the_device_draws_what_the_host_draws(gpu, layout, distribution, element
         distribution=distribution,
         seed=3,
         layout=layout,
+        batch=batch,
     )
     element = ELEMENT_TYPES[element_type]
     with given(gpu, problem) as operands:
@@ -372,12 +374,14 @@ says. Even, on rows of even lengths.
 """
 
 
-@pytest.mark.parametrize(("times", "layout"), [(1, "nn"), (5, "nn"), (5, "tt")])
+@pytest.mark.parametrize(
+    ("times", "layout", "batch"), [(1, "nn", 1), (5, "nn", 1), (5, "tt", 1), (7, "nn", 3)]
+)
 @pytest.mark.parametrize("element_type", WIDE)
 @pytest.mark.parametrize("where", list(PLACES))
-def test_what_spoils_a_timed_launch_is_found(gpu, where, element_type, times, layout):
+def test_what_spoils_a_timed_launch_is_found(gpu, where, element_type, times, layout, batch):
     place_of, message = PLACES[where]
-    problem = Problem(34, 66, 18, element_type, padding=4, beta=0.5, layout=layout)
+    problem = Problem(34, 66, 18, element_type, padding=4, beta=0.5, layout=layout, batch=batch)
     matrix, index = place_of(problem)
     with given(gpu, problem):
         right = gpu.sample(gpu.baseline("cublas"), times)

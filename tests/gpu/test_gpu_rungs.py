@@ -52,12 +52,13 @@ def compiled(
     gpu: Any, kernel: Kernel, element_type: str, folder: Path
 ) -> dict[Configuration, bytes]:
     """Every legal configuration of a kernel that this GPU can run, with its binary: compiled once
-    for all tests. Of a layout other than the first only the first of them and the last.
+    for all tests. Of a layout other than the first, and for batches, only the first of them and the
+    last.
     """
     if (kernel.name, element_type) not in gpu.binaries:
         legal = []
-        for layout in kernel.layouts:
-            every = kernel.expand({}, [element_type], layouts=[layout])
+        for layout, batched in product(kernel.layouts, {False, kernel.batch}):
+            every = kernel.expand({}, [element_type], layouts=[layout], batched=[batched])
             mine = [pair for pair in every if not pair[1]]
             legal += mine[:: max(1, len(mine) - 1)] if legal else mine
         rows = compile_kernel(kernel, legal, gpu.arch, folder, 8)
@@ -87,6 +88,8 @@ def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems
         for shape in LARGE
         for unusual in UNUSUAL
     ]
+    small = [replace(problem, m=264, n=520, k=136, batch=67) for problem in larger if kernel.batch]
+    larger += dict.fromkeys(small)
     for problem in [*asked, *larger, *(exactly(large, kernel.precision) for large in larger)]:
         use(gpu, problem)
         for configuration, launch in launches(gpu, kernel, binaries, problem):

@@ -48,17 +48,26 @@ def host() -> Cpu:
 
 
 def launch(device: Cpu, compute: Compute) -> Launch:
-    """A launch on the device's present problem."""
+    """A launch on the device's present problem, one product after the other."""
     p = device.given
-    leading = p.lda, p.ldb, p.ldc
+    size, leading = ELEMENT_TYPES[p.element_type].size, (p.lda, p.ldb, p.ldc)
 
     def bind(*addresses: int) -> Callable[[], None]:
-        lying = (
-            matrix(address, *shape, ld, p.element_type)
-            for address, shape, ld in zip(addresses, p.shapes, leading, strict=True)
-        )
-        matrices = as_multiplied(p, lying)
-        return lambda: compute(p, *matrices)
+        places = zip(addresses, p.shapes, leading, p.strides, strict=True)
+        every = [
+            [
+                matrix(address + number * stride * size, *shape, ld, p.element_type)
+                for number in range(p.batch)
+            ]
+            for address, shape, ld, stride in places
+        ]
+        products = [as_multiplied(p, lying) for lying in zip(*every, strict=True)]
+
+        def call() -> None:
+            for matrices in products:
+                compute(p, *matrices)
+
+        return call
 
     return Launch(bind)
 
@@ -66,7 +75,8 @@ def launch(device: Cpu, compute: Compute) -> Launch:
 def as_multiplied(problem: Problem, lying: Iterable[Any]) -> list[Any]:
     """op(A), op(B) and C, from the matrices as they lie in memory."""
     return [
-        each.T if turned else each for each, turned in zip(lying, problem.transposed, strict=True)
+        each.swapaxes(-1, -2) if turned else each
+        for each, turned in zip(lying, problem.transposed, strict=True)
     ]
 
 

@@ -130,7 +130,8 @@ class Jobs:
             row = {"status": "compiled", "sha256": sha256, "binary": str(path)}
             last = self.kernels[name]
             labels = [f"U={u}" for u in range(1, last + 1)] if last > 1 else ["-"]
-            labels += [f"{label} layout=nt".removeprefix("- ") for label in labels]
+            forms = "layout=nt", "batched"
+            labels += [f"{label} {form}".removeprefix("- ") for label in labels for form in forms]
             for label in labels:
                 for element_type in ("float32", "bfloat16"):
                     rows[name, element_type, label] = row

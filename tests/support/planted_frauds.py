@@ -39,9 +39,11 @@ PROBLEMS = {
     "wide": Problem(330, 312, 8),
     "short": Problem(12, 12, 16, distribution="denormal"),
     **{layout: Problem(40, 36, 24, padding="1,2,0", layout=layout) for layout in LAYOUTS[1:]},
+    "batch": Problem(24, 20, 40, padding="1,2,0", batch=150),
 }
 """K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers
-that only a campaign can ask for. Those of other layouts are for the kernels that support them.
+that only a campaign can ask for. Those of other layouts, and the batch, are for the kernels that
+support them.
 """
 CAUGHT = {
     "nothing": "",
@@ -55,7 +57,10 @@ CAUGHT = {
 }
 """Where a fraud is caught, as docs/frauds.md explains it, and what its reason begins with."""
 CONTROLS = [name for name in FRAUDS if name.startswith("right_")]
-IN_HEADER = ("title", "idea", "layouts", "precision", "needs", "workspace", "then", "block", "grid")
+IN_HEADER = (
+    *("title", "idea", "layouts", "batch", "precision"),
+    *("needs", "workspace", "then", "block", "grid"),
+)
 FRAMES = {
     "cpu": (".c", '#include "fraud.h"', {}),
     "cuda": (
@@ -128,13 +133,17 @@ def code(fraud: Mapping[str, Any]) -> str:
             fraud.get("store", "STORE(sum);"),
         ]
     )
+    loop = ["  EACH {", indent(each, "    "), "  }"]
+    begins = {name: fraud.get(f"at_{name}", f"z * batch.stride_{name}") for name in "abc"}
+    if fraud.get("batch"):
+        first = "const T *A = As + {a}, *B = Bs + {b}; T *C = Cs + {c};".format_map(begins)
+        loop = ["  PRODUCTS {", first, *loop, "  }"]
+    with_workspace = "GEMM_WITH(T *workspace) {" if "workspace" in fraud else "GEMM {"
     pieces = [
         fraud.get("before", ""),
-        "GEMM_WITH(T *workspace) {" if "workspace" in fraud else "GEMM {",
+        "GEMM_OF_BATCH {" if fraud.get("batch") else with_workspace,
         indent(fraud.get("start", ""), "  "),
-        "  EACH {",
-        indent(each, "    "),
-        "  }",
+        *loop,
         indent(fraud.get("end", ""), "  "),
         "}",
     ]
@@ -146,6 +155,8 @@ def assemble(folder: Path) -> dict[str, Kernel]:
     for (kind, name), fraud in by_kind().items():
         suffix, include, header = FRAMES[kind]
         header = header | {key: fraud[key] for key in IN_HEADER if key in fraud}
+        if fraud.get("batch") and "grid" in header:
+            header["grid"] = [*header["grid"], "batch"]
         path = folder / "kernels" / kind / f"{name}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"/*---\n{yaml.safe_dump(header)}---*/\n{include}\n\n{code(fraud)}")
@@ -155,7 +166,8 @@ def assemble(folder: Path) -> dict[str, Kernel]:
 
 def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, Any]:
     number, kernel = item
-    chosen = Configuration("float32", (("F", number),), layout=kernel.layouts[0])
+    layout = kernel.layouts[0]
+    chosen = Configuration("float32", (("F", number),), layout=layout, batched=kernel.batch)
     (row,) = compile_kernel(kernel, [(chosen, "")], arch, folder / kernel.name, 1)
     return asdict(row) | {"binary": str(folder / kernel.name / row.binary)}
 
@@ -180,7 +192,9 @@ def run(
     rows = {(name, "float32", row["configuration"]): row for name, row in binaries.items()}
     alike: dict[str, list[Kernel]] = {}
     for kernel in mine:
-        alike.setdefault(json.dumps([kernel.geometry, kernel.layouts]), []).append(kernel)
+        alike.setdefault(json.dumps([kernel.geometry, kernel.layouts, kernel.batch]), []).append(
+            kernel
+        )
     results: dict[str, dict[str, Mapping[str, Any]]] = {kernel.name: {} for kernel in mine}
     limits = LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)
     names = {problem: name for name, problem in PROBLEMS.items()}
@@ -190,6 +204,7 @@ def run(
             "kernel": group[0].id,
             "geometry": group[0].geometry,
             "layouts": list(group[0].layouts),
+            "batch": group[0].batch,
             "candidates": [
                 {
                     "name": kernel.name,
@@ -206,7 +221,7 @@ def run(
             "problems": [
                 asdict(problem)
                 for problem in PROBLEMS.values()
-                if problem.layout in group[0].layouts
+                if problem.form == (group[0].layouts[0], group[0].batch)
             ],
             "reference": BASELINES[device.kind][0],
             "limits": asdict(limits),

@@ -5,8 +5,8 @@ seeded noise, and faults by name. For tests alone.
 `compiler`'s version and the `others` that compute there (how many processes, for each time of
 asking). It may have `found`, the algorithm that a search finds, else `ID=1`, and what a launch of a
 baseline does, by its name and the version of the library: `cublas 13.1.0`. A kernel's file says
-behind `// python: ` what a launch does, else it is `right()`. That code has the matrices `a`, `b`
-and `c`, the problem `p`, the kernel's parameters, `timed` (whether
+behind `// python: ` what a launch does, else it is `right()`. Of a batch it does that for each
+product `z`. That code has the matrices `a`, `b` and `c`, the problem `p`, the kernel's parameters, `timed` (whether
 this is a timed round), `call` (how many launches of the configuration this is on the present
 problem), `right` (`right(lda=p.k)` computes with that stride instead, likewise `ldb`, `ldc`,
 `alpha`, `beta` and the depth `k`), `outside` (writes before C), and the faults `fail(message)` (the
@@ -20,7 +20,7 @@ import os
 import re
 import signal
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +31,7 @@ import numpy as np
 from ladder.compiling.compile import compile_support
 from ladder.core import clock
 from ladder.core.files import digest, write_whole
+from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.algorithm_search import Algorithm
 from ladder.devices.base import Call, Device, Launch, Refused, Sample, Timed
 from ladder.devices.cpu import C_TYPES, Cpu
@@ -154,8 +155,9 @@ def compile(source: str) -> tuple[bytes, dict[str, Any]]:
         size = 8
     elif re.search("using T = __(half|nv_bfloat16);", source):
         size = 2
+    batch = ", Batch batch" if "#define BATCH 1" in source else ""
     functions = {
-        name: parameters(text, size)
+        name: parameters(text + batch, size)
         for name, text in SIGNATURE.findall(source) or [("gemm", ARGUMENTS)]
     }
     code = match[1] if match else "right()"
@@ -168,10 +170,12 @@ def parameters(text: str, size: int) -> bytes:
     for number, parameter in enumerate(filter(str.strip, text.split(","))):
         kind = parameter.split()[0]
         sizes = {"T": size, "Acc": max(4, size)}
-        width = 8 if "*" in parameter else sizes.get(kind, 4)
+        width = boundary = 8 if "*" in parameter else sizes.get(kind, 4)
         if "TensorMap" in parameter:
-            width = 128
-        at += -at % min(width, 64)
+            width, boundary = 128, 64
+        elif "Batch" in parameter:
+            width, boundary = 32, 8
+        at += -at % boundary
         attributes += struct.pack("<BBHIHHI", 4, 0x17, 12, 0, number, at, width << 18)
         at += width
     return attributes
@@ -245,7 +249,7 @@ class Gpu(Cpu):
         shapes = dict(zip(("lda", "ldb", "ldc"), p.shapes, strict=True))
         alpha, beta = (float(factor) for factor in scalars(p))
 
-        def bind(*addresses: int) -> Call:
+        def names_of(z: int, addresses: Sequence[int]) -> dict[str, Any]:
             def matrices(**instead: int) -> list[Any]:
                 every = (
                     matrix(address, *shape, instead.get(ld, getattr(p, ld)), p.element_type)
@@ -275,11 +279,12 @@ class Gpu(Cpu):
                 clock._clock.stops += 1
                 self.factor = 1e6
 
-            names = {
+            return {
                 "a": a,
                 "b": b,
                 "c": c,
                 "p": p,
+                "z": z,
                 "right": right,
                 "outside": outside,
                 "fail": fail,
@@ -293,11 +298,20 @@ class Gpu(Cpu):
                 **parameters,
             }
 
+        def bind(*firsts: int) -> Call:
+            size = ELEMENT_TYPES[p.element_type].size
+            strides = [size * stride for stride in p.strides]
+            products = [
+                names_of(z, [at + z * stride for at, stride in zip(firsts, strides, strict=True)])
+                for z in range(p.batch)
+            ]
+
             def call() -> None:
                 nonlocal calls
                 calls += 1
                 self.factor = 1.0
-                exec(code, names | {"call": calls, "timed": self.timing})
+                for names in products:
+                    exec(code, names | {"call": calls, "timed": self.timing})
                 self.us += (LAUNCH_US + p.flops / TFLOPS * 1e-6) * self.factor
 
             return call

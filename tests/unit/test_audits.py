@@ -125,6 +125,19 @@ def test_a_fault_is_found_in_every_round(problem, code, times):
     assert_always_found(FAULTS[code], faults_of(problem, doing(code), times))
 
 
+@pytest.mark.parametrize("times", [1, 6])
+@pytest.mark.parametrize("code", list(FAULTS))
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_fault_in_one_product_of_a_batch_is_found_in_every_round(number, code, times):
+    problem, turns = replace(PROBLEMS[1], layout="nt", batch=3), itertools.count()
+
+    def compute(p, *matrices):
+        (doing(code) if next(turns) % p.batch == number else right)(p, *matrices)
+
+    assert_always_found(FAULTS[code], faults_of(problem, compute, times))
+    assert faults_of(problem, rounded, times) == [""] * ROUNDS
+
+
 @pytest.mark.parametrize("code", [WRONG_ELEMENT, LOST_PRODUCT, NOT_WRITTEN])
 @pytest.mark.parametrize("problem", PROBLEMS[-4:], ids=["denormal", "denormal64", "huge", "huge64"])
 def test_a_fault_is_found_where_squares_are_beyond_what_is_a_number(problem, code):

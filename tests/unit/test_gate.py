@@ -163,12 +163,15 @@ def test_an_element_type_that_the_head_lacks_is_removed(repository):
     assert verdicts == {"float32": SAME, "float64": "removed"}
 
 
-def test_a_kernel_is_gated_in_each_layout_of_the_problems_that_a_commit_has_it_in(repository):
-    change(repository, "right()", "right()", "layouts: [nn, nt]\n", "layouts: [nn, tn]\n")
-    problems = str(written(repository.root / "all.yaml", f"{PROBLEMS}layout: [nn, nt, tn, tt]\n"))
+@pytest.mark.parametrize(("batch", "new"), [(1, 1), ([1, 2], 3)])
+def test_a_kernel_is_gated_in_each_layout_and_batch_that_a_commit_has_it_in(repository, batch, new):
+    headers = "layouts: [nn, nt]\n", "layouts: [nn, tn]\nbatch: true\n"
+    change(repository, "right()", "right()", *headers)
+    text = f"{PROBLEMS}layout: [nn, nt, tn, tt]\nbatch: {batch}\n"
+    problems = str(written(repository.root / "all.yaml", text))
     rows = gated(repository, "HEAD", "--problems", problems)["rows"]
-    found = {(row["problem"], row["verdict"]) for row in rows}
-    assert found == {("16", SAME), ("", "removed"), ("", "new")}
+    found = sorted((row["problem"], row["verdict"]) for row in rows)
+    assert found == [*[("", "new")] * new, ("", "removed"), ("16", SAME)]
 
 
 def test_what_only_the_control_failed_at_is_measured_again():

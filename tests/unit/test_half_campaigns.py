@@ -57,6 +57,23 @@ def problems_of(campaign: str):
     return yaml.safe_load((HOME / "config" / f"{campaign}.yaml").read_text())["problems"]["cuda"]
 
 
+def batches(seed: int) -> list[dict[str, int | str]]:
+    """Return 24 batches: sizes from 64 to 512, multiples of 8, and 16 to 512 products, as they are
+    and with B transposed in turn.
+    """
+    generator, problems = random.Random(seed), []
+    for turn in range(24):
+        sizes = {name: size(generator, 64, 512, 8) for name in "MNK"}
+        own = {"batch": size(generator, 16, 512, 1), "layout": ("nn", "nt")[turn % 2]}
+        problems.append(sizes | own)
+    return problems
+
+
+def test_the_unseen_batches_are_drawn_by_the_rule():
+    entries = yaml.safe_load((HOME / "config" / "batch.yaml").read_text())["problems"]["cuda"]
+    assert entries[4:] == batches(7001)
+
+
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_the_unseen_problems_are_drawn_by_the_rule(campaign):
     """They are those that no rung was tuned on, and that earlier draws did not have. Some have

@@ -3,7 +3,7 @@ some of them.
 """
 
 import math
-from itertools import count
+from itertools import count, product
 from random import Random
 
 import pytest
@@ -42,7 +42,7 @@ def test_problems_are_of_every_kind():
     assert max(sizes) >= 2000
     assert {7, 17, 65, 64, 128} <= set(sizes)
     assert 0.3 < sum(size % 8 == 0 for size in sizes) / len(sizes) < 0.7
-    assert {problem.layout for problem in problems} == set(LAYOUTS)
+    assert {problem.form for problem in problems} == set(product(LAYOUTS, (False, True)))
     assert {problem.lda % 8 for problem in problems} == set(range(8))
     assert len({problem.ldb - problem.shapes[1][1] for problem in problems}) == 20
     assert {problem.offset for problem in problems} == {0, 1, 4}

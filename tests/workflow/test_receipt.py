@@ -89,13 +89,15 @@ def test_what_a_receipt_holds_is_measured_again(trials, change, code, answer):
     assert output.endswith(f"\n{answer}; {3 * (code == 0)} of 3 reproduced\n")
 
 
-def test_layouts_are_measured_again(trials):
-    path = trials.write("right()", "layouts: [nn, nt]\n")
-    trials.ladder("try", path, "--size", "64", "--layout", "nn,nt", "--json", "r.json")
+def test_layouts_and_batches_are_measured_again(trials):
+    path = trials.write("right()", "layouts: [nn, nt]\nbatch: true\n")
+    forms = "--layout", "nn,nt", "--batch", "1,3"
+    trials.ladder("try", path, "--size", "64", *forms, "--json", "r.json")
     output = trials.ladder("check", "r.json")
     assert "\n  64: reproduced: " in output
     assert "\n  64 layout=nt, layout=nt: reproduced: " in output
-    assert output.endswith("\nreproduced; 2 of 2 reproduced\n")
+    assert "\n  64 layout=nt batch=3, layout=nt batched: reproduced: " in output
+    assert output.endswith("\nreproduced; 4 of 4 reproduced\n")
 
 
 BY_P = "parameters: {P: 1}\nsweep: {P: [1, 2, 3]}\n"

@@ -582,6 +582,35 @@ def test_a_kernel_is_tried_in_each_layout_that_is_asked(trials):
     assert SINCE not in again
 
 
+@pytest.mark.parametrize(
+    ("does", "answer"),
+    [
+        ("right()", "correct; "),
+        ("right() if z == 0 else None", "this: only the first matrix of the batch is written"),
+        ("right(); a[0, 0] += z == 2", "elements of A and B were overwritten"),
+    ],
+)
+def test_a_batch_is_tried_and_what_is_wrong_with_it_told(trials, does, answer):
+    output = trials.try_(
+        does, "--batch", "3", header="batch: true\n", code=int("corr" not in answer)
+    )
+    assert answer in output
+    (kept,) = trials.history()
+    (result,) = kept["problems"]
+    assert result["problem"]["batch"] == 3
+    (outcome,) = result["outcomes"]
+    assert outcome["configuration"] == "batched"
+    if "matrix" in answer:
+        assert outcome["wrong"]["problem"].endswith("batch=2 exact, matrix 1")
+
+
+def test_a_batch_that_the_header_lacks_is_not_supported(trials):
+    refused = trials.try_("right()", "--batch", "16", code=2)
+    assert "batch: got more than 1; cuda/mine supports one product at a time only" in refused
+    mixed = trials.try_("right()", "--batch", "16,1")
+    assert "not_supported: mine: supports one product at a time only, no batch\n" in mixed
+
+
 def test_a_layout_that_the_header_lacks_is_not_supported(trials):
     refused = trials.try_("right()", "--layout", "nt", code=2)
     assert "layout: got nt; cuda/mine supports nn only, as `layouts` in its header says" in refused

@@ -5,6 +5,9 @@
 #define ARGUMENTS int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc
 #define GEMM extern "C" __global__ void gemm(ARGUMENTS)
 #define GEMM_WITH(workspace) extern "C" __global__ void gemm(ARGUMENTS, workspace)
+#define GEMM_OF_BATCH \
+  extern "C" __global__ void gemm(int M, int N, int K, T alpha, const T *As, int lda, const T *Bs, int ldb, T beta, T *Cs, int ldc, Batch batch)
+#define PRODUCTS if (const long long z = blockIdx.z; z < batch.count)
 #define EACH if (const int m = blockIdx.y * 16 + threadIdx.y, n = blockIdx.x * 16 + threadIdx.x; m < M && n < N)
 #define At(m, k) A[(size_t)(m)*lda + (k)]
 #define Bt(k, n) B[(size_t)(k)*ldb + (n)]

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #define GEMM void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc)
+#define GEMM_OF_BATCH void gemm(int M, int N, int K, T alpha, const T *As, int lda, const T *Bs, int ldb, T beta, T *Cs, int ldc, Batch batch)
+#define PRODUCTS for (long long z = 0; z < batch.count; ++z)
 #define EACH             \
   for (int m = 0; m < M; ++m) \
     for (int n = 0; n < N; ++n)

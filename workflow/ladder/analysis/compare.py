@@ -29,6 +29,7 @@ WHAT = [
     "padding",
     "distribution",
     "layout",
+    "batch",
     "state",
 ]
 """The columns that identify what is compared: a kernel on a problem in a state."""

@@ -19,7 +19,7 @@ from ladder.analysis.finalists import Finalists
 from ladder.analysis.measurements import Candidate, Known, Record, candidate, keys
 from ladder.core.errors import InputError
 from ladder.core.files import digest, whole
-from ladder.core.types import FAILED
+from ladder.core.types import FAILED, USUAL
 from ladder.model.hardware_limits import flop_per_clock
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import is_rung
@@ -81,9 +81,7 @@ class Dataset:
         self.folder, self.environment = environment.parent, read_environment(environment)
         self._contents, self.sessions = load(samples, self.environment)
         every = pa.concat_tables([NONE, *self._contents.values()], promote_options="default")
-        self._varied = [
-            name for name in VARIED if len(every[name].unique()) > 1 or name == "layout"
-        ]
+        self._varied = [name for name in VARIED if len(every[name].unique()) > 1 or name in USUAL]
         self._alike = every.to_pandas()
         of_confirmation = every.filter(every["status"].is_valid())
         self.confirmed = measurements.labeled(of_confirmation, self._varied).to_pandas()
@@ -134,7 +132,7 @@ class Dataset:
         """Return the measurements in files, with the labels of their problems."""
         parts = [samples.columns(path, READ, check=False) for path in paths]
         every = pa.concat_tables([samples.SCHEMA.empty_table().select(READ), *parts])
-        return measurements.labeled(samples.with_layouts(every), self._varied)
+        return measurements.labeled(samples.with_usual(every), self._varied)
 
     def _files_of_kernels(self) -> Iterator[list[Path]]:
         """Yield the files of the sweep: together those of a kernel that several have, and short
@@ -219,15 +217,14 @@ class Dataset:
         return {name: _typed(name, pd.concat(pieces[name], ignore_index=True)) for name in names}
 
     def write(self, paths: Mapping[str, Path]) -> None:
-        """Write each table as CSV to its path, in pieces; without layouts if there is none but
-        `nn`, as tables were before there were others.
+        """Write each table as CSV to its path, in pieces; without the columns of `USUAL` that have
+        no other value, as tables were before there were others.
         """
-        layouts = set(self._alike["layout"]) - {"nn"}
+        dropped = [name for name, usual in USUAL.items() if not set(self._alike[name]) - {usual}]
         with ExitStack() as stack:
             opened = {name: stack.enter_context(whole(path)) for name, path in paths.items()}
             for name, piece in self._pieces(opened):
                 if name in opened:
-                    dropped = [] if layouts else ["layout"]
                     append(opened[name], piece.drop(columns=dropped, errors="ignore"))
 
     @cached_property
@@ -303,7 +300,7 @@ def load(
         raise InputError(f"{path}: missing; expected it beside the other parts. {MEND}")
     for path in paths:
         columns = CONFIRMED if is_confirmation(path) else ALIKE
-        rows = samples.with_layouts(samples.columns(path, columns))
+        rows = samples.with_usual(samples.columns(path, columns))
         session = samples.session(path)
         measured = session.get("fingerprint", {})
         differs = [

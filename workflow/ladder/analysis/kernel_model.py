@@ -42,7 +42,18 @@ These numbers and the granularities are those of the toolkit's `cuda_occupancy.h
 Programming Guide, "Technical Specifications per Compute Capability").
 """
 
-KEY = ["kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding"]
+KEY = [
+    "kernel",
+    "configuration",
+    "element_type",
+    "m",
+    "n",
+    "k",
+    "alpha",
+    "beta",
+    "padding",
+    "batch",
+]
 
 
 @lru_cache(maxsize=4096)
@@ -210,7 +221,7 @@ def model(
     names = kernel.names(configuration, given)
     shapes = kernel.launches(configuration, given)
     # the elements of C that every kernel reads if beta is not 0
-    old = problem.m * problem.n * (problem.beta != 0)
+    old = problem.batch * problem.m * problem.n * (problem.beta != 0)
     row: dict[str, Any] = {"flops": problem.flops}
     row["compulsory_intensity"] = problem.flops / (problem.least_bytes + size_c * old)
     if kernel.global_reads and kernel.global_writes:

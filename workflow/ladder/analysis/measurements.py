@@ -149,7 +149,7 @@ def evaluated(table: pd.DataFrame, known: Known) -> pd.DataFrame:
     of K were added up in 16 bits. `NaN at alpha 0`: see `verify.is_open`. `few`: it rests on fewer
     processes than `FEWEST`.
     """
-    work: Any = flops(table["m"], table["n"], table["k"])
+    work: Any = flops(table["m"], table["n"], table["k"], table["batch"])
     times = {
         "tflops": "median_us",
         "tflops_low": "high_us",

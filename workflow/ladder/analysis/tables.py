@@ -377,23 +377,21 @@ def models(
     """Yield the model of every kernel, configuration and problem that ran, in pieces; `compiled` is
     as from `compiled_kernels`. Values that a kernel does not declare are empty.
     """
-    device = device_names(environment)
+    device, key = device_names(environment), kernel_model.KEY
 
     @cache
     def named(layout: str, *values: Any) -> tuple[Problem, dict[str, Any]]:
-        given = dict(zip(kernel_model.KEY[2:], values, strict=True))
+        given = dict(zip(key[2:], values, strict=True))
         problem = Problem(**given, layout=layout)
         return problem, problem.names() | device
 
-    table = summary[[*kernel_model.KEY, "problem", "tensor_cores"]]
-    table = table.drop_duplicates(kernel_model.KEY)
+    table = summary[[*key, "problem", "tensor_cores"]].drop_duplicates(key)
     for start in range(0, max(len(table), 1), WRITTEN):
         rows = []
         for row in table[start : start + WRITTEN].to_dict("records"):
             if of_kernel := compiled.get(candidate(row)):
                 kernel, configuration, resource = of_kernel
-                key = (row[name] for name in kernel_model.KEY[2:])
-                problem, given = named(configuration.layout, *key)
+                problem, given = named(configuration.layout, *(row[name] for name in key[2:]))
                 model = kernel_model.model(
                     kernel,
                     configuration,

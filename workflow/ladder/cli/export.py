@@ -124,6 +124,8 @@ def write(
     `gemm.py`.
     """
     names = {**kernel.parameters, **configuration.names()}
+    if kernel.batch:
+        names |= {"batch": 1}
     launches = [
         {
             "function": launch["function"],

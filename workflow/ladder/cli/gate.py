@@ -234,34 +234,44 @@ def _built(
     id: str, kernels: Kernels, campaign: Campaign, arch: str, folder: Path
 ) -> Iterator[Pair]:
     """Yield a kernel with its sides compiled, in those of the campaign's element types and layouts
-    that either commit has it in, or else in all of these.
+    that either commit has it in, or else in all of these; for batches if the campaign has some.
     """
     known = [kernel for role in (HEAD, BASE) if (kernel := kernels[role])]
     types = list(dict.fromkeys(each for kernel in known for each in kernel.element_types))
-    layouts = list(dict.fromkeys(each for kernel in known for each in kernel.layouts))
+    has = {(layout, False) for kernel in known for layout in kernel.layouts}
+    has |= {(layout, True) for kernel in known if kernel.batch for layout in kernel.layouts}
+    forms = [each for each in campaign.forms(known[0].kind) if each in has]
     # what the base computes exactly, the head has to compute as exactly
     exact = not all(kernel.precision for kernel in known)
-    for element_type, layout in itertools.product(
+    for element_type, form in itertools.product(
         [each for each in campaign.element_types if each in types] or types,
-        [each for each in campaign.layouts(known[0].kind) if each in layouts] or layouts,
+        forms or sorted(form for form in has if not form[1]),
     ):
         sides = {
-            role: _side(kernel, element_type, layout, arch, folder / role / id, exact)
+            role: _side(kernel, element_type, form, arch, folder / role / id, exact)
             for role, kernel in kernels.items()
         }
-        yield Pair(id, element_type, sides, layout=layout, was=known[-1].id)
+        yield Pair(id, element_type, sides, form=form, was=known[-1].id)
 
 
 def _side(
-    kernel: Kernel | None, element_type: str, layout: str, arch: str, folder: Path, exact: bool
+    kernel: Kernel | None,
+    element_type: str,
+    form: tuple[str, bool],
+    arch: str,
+    folder: Path,
+    exact: bool,
 ) -> Side:
     """Return a kernel of one commit, compiled with the parameters in its header. `exact` says to
     verify it by the element type's precision whatever the header says.
     """
+    layout, batched = form
     if not kernel or element_type not in kernel.element_types or layout not in kernel.layouts:
         return Side(ABSENT)
+    if batched and not kernel.batch:
+        return Side(ABSENT)
     parameters = tuple(kernel.parameters.items())
-    configuration = Configuration(element_type, parameters, layout=layout)
+    configuration = Configuration(element_type, parameters, layout=layout, batched=batched)
     item = configuration, kernel.objection(configuration)
     (row,) = compile_kernel(kernel, [item], arch, folder, 1)
     if row.status != COMPILED:
@@ -291,7 +301,8 @@ def _measured(
             session.environment = probe(device, session.worker())
             for pair in pairs:
                 show(f"checking {pair.kernel}")
-                given = Problem(1, 1, 1, pair.element_type, layout=pair.layout)
+                layout, batched = pair.form
+                given = Problem(1, 1, 1, pair.element_type, layout=layout, batch=1 + batched)
                 run_gauntlet = partial(session.run_gauntlet, problem=given)
                 correct = [side.verify(run_gauntlet) for side in pair.sides.values()]
                 measured += _on_problems(pair, session, campaign) if all(correct) else [pair]
@@ -308,12 +319,13 @@ def _measured(
 
 def _on_problems(pair: Pair, session: Session, campaign: Campaign) -> list[Pair]:
     """Return a kernel on each problem, launched there once on whole numbers. If it has none of the
-    campaign's layouts, the problems have its own.
+    campaign's layouts, the problems have its own and are no batches.
     """
     pairs = []
     every = campaign.problems(pair.kernel.partition("/")[0], pair.element_type)
-    own = [problem for problem in every if problem.layout == pair.layout]
-    for problem in own or [replace(problem, layout=pair.layout) for problem in every]:
+    own = [problem for problem in every if problem.form == pair.form]
+    lone = dict.fromkeys(replace(problem, layout=pair.form[0], batch=1) for problem in every)
+    for problem in own or lone:
         sides = {role: replace(side) for role, side in pair.sides.items()}
         for side in sides.values():
             side.verify(partial(session.check_integers, problem=problem))

@@ -183,6 +183,7 @@ def try_(parser: ArgumentParser) -> Run:
         "offset": "N",
         "distribution": "NAME",
         "layout": "nt",
+        "batch": "16",
     }.items():
         parser.add_argument(
             f"--{name}", metavar=values, help=f"the problem's {name}, as in a campaign"

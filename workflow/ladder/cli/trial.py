@@ -234,6 +234,8 @@ class Tries:
         header: dict[str, Any] = {"element_types": self.asked["element_types"]}
         if layout := self.asked.get("layout"):
             header["layouts"] = layout if isinstance(layout, list) else [layout]
+        if self.asked.get("batch", 1) != 1:
+            header["batch"] = True
         if self.kind == "cuda":
             if not all(given.values()):
                 raise InputError(
@@ -350,11 +352,12 @@ class Tries:
         for turn, problem in enumerate(problems):
             if turn and (not left or clock.now() >= self.deadline):
                 return [*passed, *problems[turn:]]
-            mine = [
-                replace(entry) for entry in left if entry.configuration.layout == problem.layout
-            ]
-            if left and problem.layout not in kernel.layouts:
-                why = kernel.other_layout(left[0].configuration, problem.names())
+            mine = [replace(entry) for entry in left if entry.configuration.form == problem.form]
+            unsupported = problem.layout not in kernel.layouts or (
+                problem.batched and not kernel.batch
+            )
+            if left and unsupported:
+                why = kernel.unsupported(left[0].configuration, problem.names())
                 refused.append(replace(left[0], status="not_supported", reason=why))
             if not [*mine, *refused]:
                 passed.append(problem)
@@ -431,7 +434,7 @@ class Tries:
             session.environment = self._environment(device, session)
             rung, counters = self._rung(device, problem), ""
             beside = {RUNG: rung} if rung else {}
-            last = last if last and last.configuration.layout == problem.layout else None
+            last = last if last and last.configuration.form == problem.form else None
             if last and last.resource.sha256 not in {entry.resource.sha256 for entry in mine}:
                 beside[LAST] = last
             trial = Trial(session, problem, mine, beside, show, judged, self.deadline)

@@ -8,7 +8,7 @@ from ladder.compiling.compile import Resource
 from ladder.core import verdicts
 from ladder.core.stats import median_interval, paired_ratio
 from ladder.core.surroundings import cores
-from ladder.core.types import FAILED, OF_CUDA, tflops
+from ladder.core.types import FAILED, OF_CUDA
 from ladder.measuring import gauntlet
 from ladder.measuring.source_line import line_of
 from ladder.measuring.trial import LAST, RUNG, Entry, Trial, interval_of
@@ -74,9 +74,7 @@ def _outcome(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> 
     if entry.samples:
         times, rung = entry.samples["samples_us"], entry.beside.get(RUNG)
         us = Estimate(*interval_of(times))
-        rates = (
-            tflops(problem.m, problem.n, problem.k, each) for each in (us.value, us.high, us.low)
-        )
+        rates = map(problem.tflops, (us.value, us.high, us.low))
         given = {
             "us": us,
             "tflops": Estimate(*rates),
@@ -141,7 +139,7 @@ def of_peak(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> f
     if not peak or other_units:
         return 0.0
     us = median_interval(entry.samples["samples_us"])[0]
-    return tflops(problem.m, problem.n, problem.k, us) / peak
+    return problem.tflops(us) / peak
 
 
 def doubts(kind: str, others: float, reference_us: Sequence[float]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from ladder.compiling import cubin
 from ladder.compiling.compilers import CompileError
 from ladder.core.expressions import evaluate_int
 from ladder.core.types import ELEMENT_TYPES
-from ladder.model.kernel import ARGUMENTS, Configuration, Kernel
+from ladder.model.kernel import Configuration, Kernel
 from ladder.model.tensor_map import MAP_BYTES
 
 ORDINALS = (
@@ -27,6 +27,8 @@ ORDINALS = (
     "eleventh",
     "twelfth",
 )
+BATCH_BYTES = 32
+"""Size of `Batch`, which lies at a multiple of 8 bytes."""
 _PARAMETER, _EXACT_BLOCK, _LARGEST_BLOCK = 0x17, 0x10, 0x05
 """Attributes in `.nv.info.*`: one for each parameter, the block of `.reqntid`, and that of
 `.maxntid` (`__launch_bounds__`).
@@ -86,8 +88,7 @@ def check(
             f"dynamic_shared: got {declared} bytes; expected {dynamic_shared} or more, which "
             "Triton's compiler laid out"
         )
-    arguments = ARGUMENTS + (", void *workspace" if kernel.workspace else "")
-    arguments += "".join(f", TensorMap {entry['of'].lower()}_map" for entry in kernel.tensor_maps)
+    arguments = kernel.arguments(configuration)
     by_name = functions(binary) if cuda else dict.fromkeys(cubin.exported(binary), Function({}))
     for name, block in kernel.blocks(configuration.names()):
         if name not in by_name:
@@ -121,10 +122,12 @@ def _check_parameters(name: str, function: Function, arguments: str, sum_size: i
         size = (
             8
             if "*" in argument
-            else {"Acc": sum_size, "TensorMap": MAP_BYTES}.get(argument.split()[0], 4)
+            else {"Acc": sum_size, "Batch": BATCH_BYTES, "TensorMap": MAP_BYTES}.get(
+                argument.split()[0], 4
+            )
         )
         end = sum(passed[-1]) if passed else 0
-        passed.append((-1 if size == MAP_BYTES else end + -end % size, size))
+        passed.append((-1 if size == MAP_BYTES else end + -end % min(size, 8), size))
     taken = [function.parameters[number] for number in sorted(function.parameters)]
     taken = [(-1 if size == MAP_BYTES else offset, size) for offset, size in taken]
     if taken == passed:

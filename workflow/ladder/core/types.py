@@ -20,6 +20,9 @@ KINDS = ("cuda", "cpu")
 LAYOUTS = ("nn", "nt", "tn", "tt")
 """How A, then B lie in memory: as they are multiplied, `n`, or transposed, `t`."""
 
+USUAL = {"layout": "nn", "batch": 1}
+"""Fields of a problem, and columns, that older programs did not have, with the value there."""
+
 DISTRIBUTIONS = (
     "uniform",
     "normal",
@@ -110,16 +113,11 @@ OF_CUDA = tuple(name for name, element in ELEMENT_TYPES.items() if element.heade
 OF_8_BITS = tuple(name for name, element in ELEMENT_TYPES.items() if element.size == 1)
 
 
-def flops(m: int, n: int, k: int) -> int:
-    """Return the floating-point operations counted for one GEMM: `2*M*N*K`, the convention of BLAS
-    benchmarks.
+def flops(m: int, n: int, k: int, batch: int = 1) -> int:
+    """Return the floating-point operations counted for a batch of GEMMs: `2*M*N*K` for each, the
+    convention of BLAS benchmarks.
     """
-    return 2 * m * n * k
-
-
-def tflops(m: int, n: int, k: int, time_us: float) -> float:
-    """Return the throughput in TFLOP/s of one GEMM that took `time_us` microseconds."""
-    return flops(m, n, k) / time_us * 1e-6
+    return 2 * m * n * k * batch
 
 
 def rate_unit(kind: str) -> tuple[str, float]:

@@ -7,6 +7,7 @@ import re
 from functools import lru_cache, partial
 from typing import Any
 
+from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.base import Call, Launch, Refused
 from ladder.devices.cpu import Cpu, controller, use_threads
 from ladder.devices.detect import CPUINFO
@@ -54,15 +55,29 @@ def version() -> str:
 
 def launch(device: Cpu, name: str) -> Launch:
     """Return the launch of `blas_1` or `blas_all` on the device's operands, with one thread or one
-    per core.
+    per core. CBLAS has no batches: it is a call for each matrix.
     """
     gemm, integer = _gemm("s" if device.given.element_type == "float32" else "d")
     threads = 1 if name == "blas_1" else device.threads
-    turned = [TRANS if each else NO_TRANS for each in device.given.transposed[:2]]
+    p = device.given
+    turned = [TRANS if each else NO_TRANS for each in p.transposed[:2]]
+    strides = [stride * ELEMENT_TYPES[p.element_type].size for stride in p.strides]
 
-    def bind(*addresses: int) -> Call:
+    def one(*addresses: int) -> Call:
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = device.arguments(*addresses)
         m, n, k, lda, ldb, ldc = (integer(each.value) for each in (m, n, k, lda, ldb, ldc))
         return partial(gemm, ROW_MAJOR, *turned, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+
+    def bind(*addresses: int) -> Call:
+        calls = [
+            one(*(first + number * by for first, by in zip(addresses, strides, strict=True)))
+            for number in range(p.batch)
+        ]
+
+        def every() -> None:
+            for call in calls:
+                call()
+
+        return every if p.batched else calls[0]
 
     return Launch(bind, partial(use_threads, threads))

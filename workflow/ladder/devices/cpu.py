@@ -32,9 +32,12 @@ from ladder.devices.operands import (
     Draw,
     Place,
     audited_launch,
+    batch_of,
+    can_refresh,
     draws,
     errors_of,
     exact_elements,
+    extra,
     fresh_rows,
     inside,
     near,
@@ -42,7 +45,7 @@ from ladder.devices.operands import (
     reference,
     result_shifts,
     scalars,
-    view_step,
+    skipped,
 )
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
@@ -137,8 +140,8 @@ class Operands:
         self.make(0, 1)
 
     def make(self, extra: int, launches: int) -> None:
-        """Allocate the matrices, with `extra` rows of A and B below their own, and a C for each of
-        `launches`.
+        """Allocate the matrices, with `extra` rows of A and B below their own, or matrices of a
+        batch, and a C for each of `launches`.
         """
         self.extra, self.places = extra, places(self.given, extra)
         self.drawn = [np.empty(place.total, self.given.element_type) for place in self.places]
@@ -160,15 +163,17 @@ class Operands:
             (*self.arrays, self.results[launch]), self.places, (row, row, 0), strict=True
         )
         return [
-            array.ctypes.data + (place.first + skipped * place.ld) * array.itemsize
-            for array, place, skipped in matrices
+            array.ctypes.data + (place.first + place.skipped(number)) * array.itemsize
+            for array, place, number in matrices
         ]
 
     def matrix(self, which: int, row: int = 0) -> NDArray[Any]:
-        """Return op(A) or op(B) of a launch, from `row` on in memory, or C, as drawn."""
-        rows, _ = self.given.shapes[which]
-        lying = inside(self.drawn[which], self.places[which])[row : row + rows]
-        return lying.T if self.given.transposed[which] else lying
+        """Return op(A) or op(B) of a launch, from `row` on in memory, or C, as drawn; of a batch all
+        matrices, from number `row` on.
+        """
+        count = self.given.batch if self.given.batched else self.given.shapes[which][0]
+        lying = inside(self.drawn[which], self.places[which])[row : row + count]
+        return lying.swapaxes(-1, -2) if self.given.transposed[which] else lying
 
 
 class Cpu(Device):
@@ -271,7 +276,8 @@ class Cpu(Device):
             gemm.restype = None
             self._gemms[key] = gemm
         gemm = self._gemms[key]
-        return Launch(lambda *addresses: partial(gemm, *self.arguments(*addresses)))
+        batch = batch_of(self.given)
+        return Launch(lambda *addresses: partial(gemm, *self.arguments(*addresses), *batch))
 
     def baseline(self, name: str, parameters: Mapping[str, int] = MappingProxyType({})) -> Launch:
         launch: Launch = self.blas.launch(self, name)
@@ -320,12 +326,13 @@ class Cpu(Device):
         return self._compare(self._at.results[0].copy(), 0)
 
     def check_at_once(self, launch: Launch) -> Errors | None:
-        at, step, times = self._at, view_step(self.given), 2 * AT_ONCE + 2
+        at, times = self._at, 2 * AT_ONCE + 2
+        rows = [skipped(self.given, turn) for turn in range(times)]
         if times > len(at.results):
-            at.make(step * (times - 1), times)
+            at.make(extra(self.given, times), times)
         self._draw(self.given.seed)
         self._poison(times)
-        calls = [launch.bind(*at.addresses(step * turn, turn)) for turn in range(times)]
+        calls = [launch.bind(*at.addresses(rows[turn], turn)) for turn in range(times)]
         both, done = threading.Barrier(2), [False, False]
 
         def run(mine: int) -> None:
@@ -340,7 +347,7 @@ class Cpu(Device):
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(run, range(2)))
-        found = [self._compare(at.results[turn], step * turn) for turn in range(2 * AT_ONCE)]
+        found = [self._compare(at.results[turn], rows[turn]) for turn in range(2 * AT_ONCE)]
         return max(found, key=lambda errors: errors.worst)
 
     def limit(self, half: bool) -> None:
@@ -375,23 +382,24 @@ class Cpu(Device):
 
     def differ(self, other: Operands, rows: int) -> tuple[int, int, float, float] | None:
         result, first = (inside(at.results[0], at.places[2]) for at in (self._at, other))
-        first = first[np.arange(len(result)) % rows]
+        first = first[..., np.arange(self.given.m) % rows, :]
         bits = f"u{result.itemsize}"
         differ = result.view(bits) != first.view(bits)
         if not differ.any():
             return None
-        row, column = (int(place) for place in np.unravel_index(differ.argmax(), differ.shape))
-        return row, column, float(result[row, column]), float(first[row, column])
+        at = np.unravel_index(differ.argmax(), differ.shape)
+        return int(at[-2]), int(at[-1]), float(result[at]), float(first[at])
 
     def sample(self, launch: Launch, times: int, cold: bool = False, fresh: bool = False) -> Sample:
-        at, step = self._at, view_step(self.given)
+        at = self._at
+        rows = [skipped(self.given, turn) for turn in range(times)]
         if times > len(at.results):
-            at.make(step * (times - 1), times)
-        calls = [launch.bind(*at.addresses(step * turn, turn)) for turn in range(times)]
-        fresh = fresh and times > 1 and step > 0
+            at.make(extra(self.given, times), times)
+        calls = [launch.bind(*at.addresses(rows[turn], turn)) for turn in range(times)]
+        fresh = fresh and times > 1 and can_refresh(self.given)
         if fresh:
-            rows = fresh_rows(self._random, self.given, step * (times - 1))
-            calls.insert(times - 1, lambda: self._draw(self.given.seed, rows))
+            changed = fresh_rows(self._random, self.given, rows[-1])
+            calls.insert(times - 1, lambda: self._draw(self.given.seed, changed))
 
         def call() -> None:
             for launch_call in calls:
@@ -457,7 +465,7 @@ class Cpu(Device):
         later comes too late; and its row.
         """
         chosen = audited_launch(self._random, sample.times, last)
-        return self._at.results[chosen].copy(), view_step(self.given) * chosen
+        return self._at.results[chosen].copy(), skipped(self.given, chosen)
 
     def _evict(self, launches: int) -> None:
         """Drop the operands, and the results of `launches` launches, from all caches."""

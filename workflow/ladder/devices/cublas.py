@@ -118,6 +118,7 @@ class Cublas:
             handle = self.emulating
         sizes = (p.m, p.n, p.k, p.lda, p.ldb, p.ldc)
         alpha, beta = (np.array([value]) for value in scalars(p))
+        batch = (p.batch, *p.strides)
         gemm = partial(
             self._gemm,
             handle,
@@ -125,16 +126,26 @@ class Cublas:
             _compute(p.element_type, name),
             operations(p),
             sizes,
+            batch,
             alpha,
             beta,
         )
         return Launch(lambda *addresses: partial(gemm, *addresses))
 
     def product64(
-        self, m: int, n: int, k: int, alpha: float, a: Any, b: Any, beta: float, c: Any
+        self,
+        m: int,
+        n: int,
+        k: int,
+        alpha: float,
+        a: Any,
+        b: Any,
+        beta: float,
+        c: Any,
+        count: int = 1,
     ) -> None:
         """Queue `C <- alpha*A*B + beta*C` in float64 on dense row-major device arrays A (m x k), B
-        (k x n) and C (m x n).
+        (k x n) and C (m x n), each `count` matrices one after another.
         """
         self._gemm(
             self.handle,
@@ -142,6 +153,7 @@ class Cublas:
             _compute("float64"),
             operations(Problem(m, n, k)),
             (m, n, k, k, n, n),
+            (count, m * k, k * n, m * n),
             np.array([alpha]),
             np.array([beta]),
             int(a),
@@ -156,6 +168,7 @@ class Cublas:
         compute: int,
         how: tuple[int, int],
         sizes: tuple[int, ...],
+        batch: tuple[int, ...],
         alpha: Any,
         beta: Any,
         a: int,
@@ -163,11 +176,17 @@ class Cublas:
         c: int,
     ) -> None:
         m, n, k, lda, ldb, ldc = sizes
+        count, stride_a, stride_b, stride_c = batch
         # B before A, N before M: see the module's docstring
-        sides = (b, data, ldb, a, data, lda)
-        factors = alpha.ctypes.data, beta.ctypes.data
-        cublas.gemm_ex(
-            handle, *how, n, m, k, factors[0], *sides, factors[1], c, data, ldc, compute, -1
+        left, right, result = (b, data, ldb), (a, data, lda), (c, data, ldc)
+        before, after = (handle, *how, n, m, k, alpha.ctypes.data), (compute, -1)
+        factor = beta.ctypes.data
+        if count == 1:
+            cublas.gemm_ex(*before, *left, *right, factor, *result, *after)
+            return
+        of_left, of_right = (*left, stride_b), (*right, stride_a)
+        cublas.gemm_strided_batched_ex(
+            *before, *of_left, *of_right, factor, *result, stride_c, count, *after
         )
 
     def cublaslt(self, fast: bool = False) -> Matmul:

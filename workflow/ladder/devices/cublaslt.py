@@ -103,6 +103,14 @@ class Matmul:
                 (data, data, data_c), p.shapes, (p.lda, p.ldb, p.ldc), strict=True
             )
         )
+        for described, stride in zip((of_a, of_b, of_c), p.strides, strict=True):
+            batch = {"BATCH_COUNT": np.array([p.batch], np.int32)}
+            batch["STRIDED_BATCH_OFFSET"] = np.array([stride], np.int64)
+            for name, value in batch.items() if p.batched else ():
+                attribute = int(cublasLt.MatrixLayoutAttribute[name])
+                cublasLt.matrix_layout_set_attribute(
+                    described, attribute, value.ctypes.data, value.nbytes
+                )
         self.described = (how, of_b, of_a, of_c, of_c)
         # each launch of a sample has its own rows of B: all begin on a 16-byte boundary, or none
         # does

@@ -30,7 +30,7 @@ from ladder.devices.cuda_operands import Operands, Support
 from ladder.devices.cuda_stream import Function, Windows, capture, clusters_at_once, succeed
 from ladder.devices.detect import check_gate, slugify
 from ladder.devices.nvml import Board, uuid_at
-from ladder.devices.operands import CANARY, audited_launch, scalars, view_step
+from ladder.devices.operands import CANARY, audited_launch, batch_of, can_refresh, scalars
 from ladder.model.kernel import Configuration, Kernel, LaunchShape
 from ladder.model.problem import Problem
 from ladder.model.tensor_map import MAP_BYTES, encoded
@@ -147,7 +147,7 @@ class Cuda(Device):
         def bind(a: int, b: int, c: int) -> Call:
             arguments: list[Any] = [c_int(p.m), c_int(p.n), c_int(p.k), alpha]
             arguments += [c_void_p(a), c_int(p.lda), c_void_p(b), c_int(p.ldb), beta]
-            arguments += [c_void_p(c), c_int(p.ldc)]
+            arguments += [c_void_p(c), c_int(p.ldc), *batch_of(p)]
 
             def call() -> None:
                 # looked up at every call: the workspace grows when another configuration needs more
@@ -289,7 +289,7 @@ class Cuda(Device):
         at = self._at
         sets = at.reserve(times, self._flush_bytes if cold else 0)
         calls = [launch.bind(*at.of_launch(turn, sets)) for turn in range(times)]
-        fresh = fresh and times > 1 and view_step(self.given) > 0
+        fresh = fresh and times > 1 and can_refresh(self.given)
         if fresh:
             calls.insert(times - 1, partial(at.refresh, self.given.seed, times - 1, sets))
         call = calls[0] if times == 1 else self._graph(calls, at.graphs)

@@ -26,12 +26,14 @@ from ladder.devices.operands import (
     draws,
     errors_of,
     exact_elements,
+    extra,
     fresh_rows,
+    place_in_c,
     places,
     result_shifts,
     scalars,
+    skipped,
     stored_type,
-    view_step,
     whole,
 )
 from ladder.model.campaign import MOST_OF_MEMORY
@@ -54,7 +56,7 @@ _OF_HARDWARE = re.compile(
 """Errors that no kernel can cause (CUDA Driver API, "CUresult"), as PyCUDA and `driver` word
 them.
 """
-OF_PLACE, OF_DRAW = "qqqqq", "i" * (len(Draw._fields) - 1) + "Q"
+OF_PLACE, OF_DRAW = "q" * len(Place._fields), "i" * (len(Draw._fields) - 1) + "Q"
 """Fields of `Place` and `Draw` as in `struct`."""
 NOWHERE = 2**64 - 1
 """The place of a difference where there is none."""
@@ -207,10 +209,12 @@ class Support:
             self._functions[name].prepare(layout)
         return self._functions[name]
 
-    def queue(self, name: str, layout: str, *arguments: Any, blocks: int = CHECK_BLOCKS) -> None:
-        """Queue one of the kernels."""
+    def queue(
+        self, name: str, layout: str, *arguments: Any, blocks: int = CHECK_BLOCKS, matrices: int = 1
+    ) -> None:
+        """Queue one of the kernels, with so many blocks for each of some matrices."""
         self.function(name, layout).prepared_async_call(
-            (blocks, 1), (CHECK_THREADS, 1, 1), self.stream, *arguments
+            (blocks, matrices), (CHECK_THREADS, 1, 1), self.stream, *arguments
         )
 
     def address(self, part: str) -> int:
@@ -282,8 +286,8 @@ class Operands:
         self.given, self.sizes = given, given.sizes
         self.draws, self.place_c = draws(given), places(given)[2]
         self.extra = 0
-        """Rows of A below its M and of B below its K, so that each launch of a sample can have its
-        own rows.
+        """Rows of A below its M and of B below its K, or matrices behind a batch, so that each launch
+        of a sample can have its own.
         """
         self.sets: list[tuple[Buffer, Buffer]] = []
         """Buffers of A and B."""
@@ -305,7 +309,7 @@ class Operands:
         """Captured launches on these operands."""
         m, n, k = given.m, given.n, given.k
         wide = {"a": m * k, "b": k * n, "r": m * n, "s": m * n, "w": k, "squares": k}
-        sizes = {name: 8 * count for name, count in wide.items()}
+        sizes = {name: 8 * count * given.batch for name, count in wide.items()}
         sizes["c"] = self.sizes[2] * self.place_c.total
         self._at: dict[str, int] = {}
         """Where in the scratch things are made: A, B, R and S in float64, B x and the squares of
@@ -336,8 +340,8 @@ class Operands:
         self._buffers, self.sets = [], []
 
     def reserve(self, times: int, flush: int) -> int:
-        """Make room for samples of `times` launches: rows of A and B, and sets of operands. Return
-        the number of sets.
+        """Make room for samples of `times` launches: rows of A and B, or matrices, and sets of
+        operands. Return the number of sets.
 
         There are so many sets that the others go through `flush` bytes before a set's turn comes
         again. Raises as `Support.allocate` does.
@@ -346,9 +350,9 @@ class Operands:
             size * place.total for size, place in zip(self.sizes, places(self.given), strict=True)
         )
         count = min(times, 1 + math.ceil(flush / one_set))
-        extra = view_step(self.given) * (math.ceil(times / count) - 1)
-        if extra > self.extra:
-            self.extra, self.sets = extra, []  # the smaller buffers are freed with the operands
+        needed = extra(self.given, math.ceil(times / count))
+        if needed > self.extra:
+            self.extra, self.sets = needed, []  # the smaller buffers are freed with the operands
         while len(self.sets) < count:
             a, b, _ = places(self.given, self.extra)
             self.sets.append((self._buffer(a), self._buffer(b)))
@@ -395,15 +399,15 @@ class Operands:
         return self.results + launch * self.stride + SHIFT_BYTES * self._shifts[launch]
 
     def _turn_of(self, launch: int, sets: int) -> tuple[int, int]:
-        """Return the set of operands of a launch of a sample, and the row at which its A and its B
-        begin.
+        """Return the set of operands of a launch of a sample, and the row, or of a batch the matrix,
+        at which its A and its B begin.
         """
-        return launch % sets, view_step(self.given) * (launch // sets)
+        return launch % sets, skipped(self.given, launch // sets)
 
     def _addresses(self, index: int, row: int) -> tuple[int, int]:
         """Return where A and B, from `row` on, of a set begin."""
         a, b = (
-            address + self.sizes[0] * (place.first + row * place.ld)
+            address + self.sizes[0] * (place.first + place.skipped(row))
             for address, place in self.sets[index]
         )
         return a, b
@@ -436,7 +440,8 @@ class Operands:
         A and in one of B that the launch multiplies.
         """
         index, row = self._turn_of(launch, sets)
-        rows = [*(row + offset for offset in self._fresh_rows), -1] if fresh else [-1] * 3
+        own = 0 if self.given.batched else row
+        rows = [*(own + offset for offset in self._fresh_rows), -1] if fresh else [-1] * 3
         return [
             draw._replace(seed=_seed(seed, index), fresh=other)
             for draw, other in zip(self.draws, rows, strict=True)
@@ -482,21 +487,21 @@ class Operands:
         and is 0.
         """
         row, drawn = self._turn_of(launch, sets)[1], self._drawn(seed, launch, sets, fresh)
-        m, n, k = self.given.m, self.given.n, self.given.k
+        m, n, k, count = self.given.m, self.given.n, self.given.k, self.given.batch
         alpha, beta = (float(value) for value in scalars(self.given))
         a, b = self._scratch("a"), self._scratch("b")
         for absolute, out in ((0, self._scratch("r")), (1, self._scratch("s"))):
             if absolute and whole(self.given):
-                cuda.memset_d32_async(out, 0, 2 * m * n, self._support.stream)
+                cuda.memset_d32_async(out, 0, 2 * m * n * count, self._support.stream)
                 continue
-            matrices = [(row, m, k, a), (row, k, n, b)]
+            matrices = [(row, count, m, k, a), (row, count, k, n, b)]
             if beta != 0:
-                matrices.append((0, m, n, out))
+                matrices.append((0, count, m, n, out))
             for draw, wide in zip(drawn, matrices, strict=False):
-                layout, of_c = f"{OF_DRAW}qqqPi", draw.matrix == 2
+                layout, of_c = f"{OF_DRAW}qqqqPi", draw.matrix == 2
                 self._queue("draw_wide", layout, *draw, *wide, absolute, of_c=of_c)
             factor = abs if absolute else float
-            self._blas.product64(m, n, k, factor(alpha), a, b, factor(beta), out)
+            self._blas.product64(m, n, k, factor(alpha), a, b, factor(beta), out, count)
 
     def check_reference(self) -> None:
         """Compare sampled elements of the reference with the host's arithmetic on the data in the
@@ -507,8 +512,9 @@ class Operands:
         given, (dtype, _, dtype_c) = self.given, self._stored()
         alpha, beta = (float(value) for value in scalars(given))
         random = np.random.default_rng(given.seed)
-        rows, cols = random.integers(0, given.m, SAMPLED), random.integers(0, given.n, SAMPLED)
-        first_a, first_b, first_c = self.spare()
+        sides = given.batch, given.m, given.n
+        picked = zip(*(random.integers(0, side, SAMPLED).tolist() for side in sides), strict=True)
+        firsts = self.spare()
         self.poison(self._scratch("c"), given.seed)
         self._support.stream.synchronize()
         got, c = np.empty(1), np.zeros(1, dtype_c)
@@ -527,8 +533,13 @@ class Operands:
             column.height, column.src_pitch = to.size, dtype.itemsize * ld
             column(aligned=False)
 
-        for row, col in zip(rows.tolist(), cols.tolist(), strict=True):
-            cuda.memcpy_dtoh(got, self._scratch("r") + 8 * (row * given.n + col))
+        for number, row, col in picked:
+            first_a, first_b, first_c = (
+                first + dtype.itemsize * number * stride
+                for first, stride in zip(firsts, given.strides, strict=True)
+            )
+            place = (number * given.m + row) * given.n + col
+            cuda.memcpy_dtoh(got, self._scratch("r") + 8 * place)
             take(a, first_a, row, given.lda, down=turned_a)
             take(b, first_b, col, given.ldb, down=not turned_b)
             if beta != 0:
@@ -541,8 +552,8 @@ class Operands:
             alike = np.isfinite(expected) or np.array_equal(got[0], expected, equal_nan=True)
             if not alike or off > 2.0**-52 * (given.k + 2) * scale:
                 raise RuntimeError(
-                    f"the float64 reference is wrong at C[{row}][{col}]: {got[0]} instead of "
-                    f"{expected}"
+                    f"the float64 reference is wrong at {place_in_c(given, place)}: {got[0]} "
+                    f"instead of {expected}"
                 )
 
     def compare_anew(self, seed: int, launch: int, sets: int, fresh: bool = False) -> None:
@@ -588,16 +599,16 @@ class Operands:
         draw_a, draw_b, draw_c = self._drawn(seed, launch, sets, fresh)
         audit, most = self._support.address("audit"), 4 * CHECK_BLOCKS
         cuda.memset_d32_async(audit, 0, 8 * AUDITED // 4, self._support.stream)
-        of_b = b.address, *b.place, *draw_b, row, p.n, secret, w, squares, audit
-        layout = f"P{OF_PLACE}{OF_DRAW}qqQPPP"
-        lines = max(b.place.rows, b.place.ld)
-        self._queue("audit_b", layout, *of_b, blocks=min(lines, most))
+        of_b = b.address, *b.place, *draw_b, row, p.batch, p.n, secret, w, squares, audit
+        layout = f"P{OF_PLACE}{OF_DRAW}qqqQPPP"
+        blocks = min(max(b.place.rows, b.place.ld), most)
+        self._queue("audit_b", layout, *of_b, blocks=blocks, matrices=b.place.matrices)
         factors = (float(value) for value in scalars(p))
         of_c = self._result(launch), *self.place_c, *draw_c
         of_a = a.address, *a.place, *draw_a, row, *of_c, w, squares, secret, *factors, audit
         layout = f"P{OF_PLACE}{OF_DRAW}qP{OF_PLACE}{OF_DRAW}PPQddP"
-        lines = max(a.place.rows, a.place.ld)
-        self._queue("audit_a", layout, *of_a, blocks=min(lines, most))
+        blocks = min(max(a.place.rows, a.place.ld), most)
+        self._queue("audit_a", layout, *of_a, blocks=blocks, matrices=a.place.matrices)
 
     def _stored(self) -> list[np.dtype[Any]]:
         """Return NumPy's types of A, B and C as they lie in memory."""
@@ -634,10 +645,11 @@ class Operands:
         if place == NOWHERE:
             return None
         row, column = divmod(place, self.given.n)
+        matrix, row = divmod(row, self.given.m)
         element, found = np.empty(1, self._stored()[2]), []
         for at, line in (self, row), (other, row % rows):
-            place_in_row = at.sizes[2] * (line * at.given.ldc + column)
-            cuda.memcpy_dtoh(element, at.of_launch(0, 1)[2] + place_in_row)
+            before = matrix * at.place_c.stride + line * at.given.ldc + column
+            cuda.memcpy_dtoh(element, at.of_launch(0, 1)[2] + at.sizes[2] * before)
             found.append(float(operands.values(element)[0]))
         return row, column, found[0], found[1]
 

@@ -125,6 +125,12 @@ HD double operand(Draw d, long long i, long long j) {
   }
 }
 
+// The contents of a matrix of a batch by its number. The first has those of a single one.
+HD Draw of_batch(Draw d, long long number) {
+  if (number) d.seed = mix(d.seed + (u64)number);
+  return d;
+}
+
 // The element at a row and a column of a matrix as it lies in memory.
 HD double stored(Draw d, long long row, long long col) {
   if (row == d.fresh) d.seed = mix(~d.seed);

@@ -1,5 +1,6 @@
 """The contents of operands, and their places in memory."""
 
+import ctypes
 import math
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ WHOLE = {"": "exact", "fast_accum": "exact", "tf32": "exact_tf32", "normwise": "
 """The distribution of whole numbers that each `precision` of a header must keep: sums of elements
 of A or of B need more bits than they have, so those of `normwise` are small.
 """
+VIEWS = 4
+"""The launches of a sample on a batch that begin at different matrices."""
 FAR = 1 << 30
 """Leading dimensions from which on rows lie in a memory of which only they exist."""
 RESULT_SHIFTS = 16
@@ -44,6 +47,20 @@ FAST_DIGITS = 14
 """Significant bits of a sum of products of 8 bits on Hopper's tensor cores (DeepSeek-AI, DeepSeek-V3
 Technical Report, 2024, section 3.3.2).
 """
+
+
+class Batch(ctypes.Structure):
+    """What a kernel gets of a batch: `kernel.BATCH`."""
+
+    _fields_ = [
+        ("count", ctypes.c_int),
+        *((f"stride_{matrix}", ctypes.c_longlong) for matrix in "abc"),
+    ]
+
+
+def batch_of(problem: Problem) -> list[Batch]:
+    """Return the argument that a kernel gets of a batch, and none of a single product."""
+    return [Batch(problem.batch, *problem.strides)] if problem.batched else []
 
 
 class Draw(NamedTuple):
@@ -66,13 +83,23 @@ class Draw(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The place of a matrix in its buffer, in elements."""
+    """The place of a matrix in its buffer, in elements; of a batch, that of the first, and how many
+    there are, `stride` apart.
+    """
 
     total: int
     first: int
     rows: int
     cols: int
     ld: int
+    matrices: int = 1
+    stride: int = 0
+
+    def skipped(self, number: int) -> int:
+        """Return the elements before what a launch gets that begins so many rows further on, or of a
+        batch so many matrices.
+        """
+        return number * (self.stride or self.ld)
 
 
 def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
@@ -186,47 +213,91 @@ def near(problem: Problem) -> Problem:
 
 
 def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
-    """Return where A and B, each with `extra` rows below its own as it lies in memory, and C lie, in
-    buffers of whole 32-bit words. Far rows lie there as `near` has them.
+    """Return where A and B lie, each with `extra` rows below its own as it lies in memory, or of a
+    batch `extra` matrices behind the others, and where C lies, in buffers of whole 32-bit words. Far
+    rows lie there as `near` has them.
     """
     problem = near(problem)
 
-    def place(size: int, offset: int, rows: int, cols: int, ld: int) -> Place:
-        total = rows * ld + offset + 2 * GUARD
-        return Place(total + -total % (2 if size > 1 else 4), GUARD + offset, rows, cols, ld)
+    def place(
+        size: int, offset: int, shape: tuple[int, int], ld: int, stride: int, extra: int
+    ) -> Place:
+        (rows, cols), count = shape, 1
+        if problem.batched:
+            count = problem.batch + extra
+        else:
+            rows, stride = rows + extra, 0
+        total = (count * stride or rows * ld) + offset + 2 * GUARD
+        return Place(
+            total + -total % (2 if size > 1 else 4), GUARD + offset, rows, cols, ld, count, stride
+        )
 
-    (of_a, of_b, of_c), (a, b, c) = problem.shapes, problem.offsets
-    size_a, size_b, size_c = problem.sizes
-    return (
-        place(size_a, a, of_a[0] + extra, of_a[1], problem.lda),
-        place(size_b, b, of_b[0] + extra, of_b[1], problem.ldb),
-        place(size_c, c, *of_c, problem.ldc),
-    )
+    leading = problem.lda, problem.ldb, problem.ldc
+    given = problem.sizes, problem.offsets, problem.shapes, leading, problem.strides
+    a, b, c = (place(*each) for each in zip(*given, (extra, extra, 0), strict=True))
+    return a, b, c
+
+
+def place_in_c(problem: Problem, number: int) -> str:
+    """Return in words which element of C has a number, counted row by row and matrix by matrix:
+    `C[3][4]`, or of a batch `C[2][3][4]`.
+    """
+    row, column = divmod(number, problem.n)
+    matrix, row = divmod(row, problem.m)
+    return f"C[{matrix}][{row}][{column}]" if problem.batched else f"C[{row}][{column}]"
 
 
 def inside(buffer: NDArray[Any], place: Place) -> NDArray[Any]:
-    """Return the matrix in a buffer, as it lies there."""
-    rows = buffer[place.first : place.first + place.rows * place.ld]
-    return rows.reshape(place.rows, place.ld)[:, : place.cols]
+    """Return the matrix in a buffer, as it lies there; of a batch all, by the first dimension."""
+    shape, strides = [place.matrices, place.rows, place.cols], [place.stride, place.ld, 1]
+    several = place.matrices > 1
+    return np.lib.stride_tricks.as_strided(
+        buffer[place.first :],
+        shape[not several :],
+        [stride * buffer.itemsize for stride in strides[not several :]],
+    )
 
 
 def view_step(problem: Problem) -> int:
     """Return the rows of A and of B, as they lie in memory, from one launch of a sample to the next:
-    0 if other rows would spoil the distribution.
+    0 if other rows would spoil the distribution. Of a batch it is the matrices.
 
     So other rows along K are multiplied of a transposed A, as of a B that is not. With this step
     both begin on the same 16-byte boundary in all launches. It is even, because `alternating` goes
     by pairs of rows.
     """
-    return 0 if problem.distribution in BOUND else 16 // problem.sizes[0]
+    if problem.batched or problem.distribution in BOUND:
+        return int(problem.batched)
+    return 16 // problem.sizes[0]
+
+
+def skipped(problem: Problem, turn: int) -> int:
+    """Return how many rows of A and of B, or of a batch how many matrices, lie before those of the
+    launch of a sample whose number is `turn`.
+
+    Of a batch `VIEWS` launches begin at different matrices, then those after them at the same: a
+    sample of many launches shall read about the same memory.
+    """
+    return view_step(problem) * (turn % VIEWS if problem.batched else turn)
+
+
+def extra(problem: Problem, launches: int) -> int:
+    """Return how many rows, or matrices of a batch, behind its own the launches of a sample need."""
+    return max(skipped(problem, turn) for turn in range(launches))
+
+
+def can_refresh(problem: Problem) -> bool:
+    """Return whether other values in a row of A and in one of B leave the distribution as it is."""
+    return problem.distribution not in BOUND
 
 
 def fresh_rows(random: np.random.Generator, problem: Problem, row: int) -> tuple[int, int]:
     """Return a row of A and one of B in memory, among those that a launch multiplies from `row` on,
-    and the launch before it too.
+    and the launch before it too. Of a batch it is a row of each matrix.
     """
-    shared = (max(1, rows - view_step(problem)) for rows, _ in problem.shapes[:2])
-    of_a, of_b = (row + int(random.integers(size)) for size in shared)
+    step = 0 if problem.batched else view_step(problem)
+    shared = (max(1, rows - step) for rows, _ in problem.shapes[:2])
+    of_a, of_b = (row * (step > 0) + int(random.integers(size)) for size in shared)
     return of_a, of_b
 
 
@@ -287,12 +358,13 @@ def values(elements: NDArray[Any]) -> NDArray[np.float64]:
 def reference(
     alpha: float, beta: float, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C|, M x N in float64.
+    """Return R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C|, M x N in float64, or of
+    matrices in a third dimension that of each.
 
     As in BLAS, A and B do not count if alpha is 0, nor does C if beta is 0: they may hold NaN.
     """
     a, b, c = (values(matrix) for matrix in (a, b, c))
-    product = scale = np.zeros((len(a), b.shape[1]))
+    product = scale = np.zeros((*a.shape[:-1], b.shape[-1]))
     with np.errstate(invalid="ignore", over="ignore"):
         if alpha != 0:
             product, scale = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))

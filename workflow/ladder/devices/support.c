@@ -10,7 +10,7 @@
 #define CANARY 0x7FF87FF9u
 
 typedef struct {
-  long long total, first, rows, cols, ld;
+  long long total, first, rows, cols, ld, count, stride;
 } Place;
 
 static double value_of(const void *buffer, int size, long long at) { return size == 4 ? ((const float *)buffer)[at] : ((const double *)buffer)[at]; }
@@ -59,15 +59,18 @@ int evict(const void *buffer, long long bytes) {
 }
 
 static inline void fill_rows(void *buffer, int size, Place p, Draw d, int distribution) {
-  d.distribution = distribution;
-  for (long long row = 0; row < p.rows; ++row)
-    for (long long col = 0; col < p.cols; ++col) {
-      const long long at = p.first + row * p.ld + col;
-      if (size == 4)
-        ((float *)buffer)[at] = (float)stored(d, row, col);
-      else
-        ((double *)buffer)[at] = stored(d, row, col);
-    }
+  for (long long z = 0; z < p.count; ++z) {
+    Draw own = of_batch(d, z);
+    own.distribution = distribution;
+    for (long long row = 0; row < p.rows; ++row)
+      for (long long col = 0; col < p.cols; ++col) {
+        const long long at = p.first + z * p.stride + row * p.ld + col;
+        if (size == 4)
+          ((float *)buffer)[at] = (float)stored(own, row, col);
+        else
+          ((double *)buffer)[at] = stored(own, row, col);
+      }
+  }
 }
 
 /* The distributions drawn most have their own loops, which are four times as fast: inlined, they have no branch for the others. */
@@ -83,9 +86,12 @@ __attribute__((flatten)) void fill(void *buffer, int size, Place p, Draw d) {
 static double stray(const void *buffer, int size, Place p) {
   double count = 0;
   for (long long i = 0; i < p.first; ++i) count += !is_canary(buffer, size, i);
-  for (long long row = 0; row < p.rows; ++row)
-    for (long long col = p.cols; col < p.ld; ++col) count += !is_canary(buffer, size, p.first + row * p.ld + col);
-  for (long long i = p.first + p.rows * p.ld; i < p.total; ++i) count += !is_canary(buffer, size, i);
+  for (long long z = 0; z < p.count; ++z) {
+    const long long first = p.first + z * p.stride, next = z + 1 < p.count ? first + p.stride : p.total;
+    for (long long row = 0; row < p.rows; ++row)
+      for (long long col = p.cols; col < p.ld; ++col) count += !is_canary(buffer, size, first + row * p.ld + col);
+    for (long long i = first + p.rows * p.ld; i < next; ++i) count += !is_canary(buffer, size, i);
+  }
   return count;
 }
 
@@ -94,10 +100,10 @@ static int same(double x, double y) { return x == y || (isnan(x) && isnan(y)); }
 void compare(const void *buffer, int size, Place p, const double *R, const double *S, double *sums, int exact) {
   const double least = size == 4 ? 0x1p-149 : 0x1p-1074; /* no rounding is relative to results that small */
   double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0, rounded2 = 0;
-  for (long long row = 0; row < p.rows; ++row)
+  for (long long z_row = 0; z_row < p.count * p.rows; ++z_row)
     for (long long col = 0; col < p.cols; ++col) {
-      const long long at = row * p.cols + col;
-      const double value = value_of(buffer, size, p.first + row * p.ld + col), rounded = size == 4 ? (float)R[at] : R[at];
+      const long long at = z_row * p.cols + col, z = z_row / p.rows, row = z_row % p.rows;
+      const double value = value_of(buffer, size, p.first + z * p.stride + row * p.ld + col), rounded = size == 4 ? (float)R[at] : R[at];
       double share = 0;
       if (!isfinite(value) || !isfinite(rounded)) {
         if (same(value, rounded)) continue;
@@ -138,32 +144,39 @@ static double changed(const void *buffer, const void *before, int size, Place p)
     const long long down_a = da.transposed ? 1 : pa.ld, along_a = da.transposed ? pa.ld : 1;                                               \
     const long long down_b = db.transposed ? 1 : pb.ld, along_b = db.transposed ? pb.ld : 1;                                               \
     const double ua = to_square(da), ub = to_square(db), uc = ua * ub;                                                                     \
-    double worst = 0, norm_b = 0;                                                                                                          \
-    for (long long k = 0; k < K; ++k) {                                                                                                    \
-      const T *row = B0 + pb.first + skip * pb.ld + k * down_b;                                                                            \
-      double sum = 0, square = 0;                                                                                                          \
-      SUMS(sum, square)                                                                                                                    \
-      for (long long j = 0; j < N; ++j) {                                                                                                  \
-        const double b = row[j * along_b];                                                                                                 \
-        sum += x[j] * b, square += (ub * b) * (ub * b);                                                                                    \
+    double worst = 0;                                                                                                                      \
+    for (long long number = 0; number < pc.count; ++number) {                                                                              \
+      /* `skip` is of rows, or of a batch of matrices */                                                                                   \
+      const long long before_a = pc.count > 1 ? (number + skip) * pa.stride : skip * pa.ld, before_c = number * pc.stride;                 \
+      const long long before_b = pc.count > 1 ? (number + skip) * pb.stride : skip * pb.ld;                                                \
+      double norm_b = 0;                                                                                                                   \
+      for (long long k = 0; k < K; ++k) {                                                                                                  \
+        const T *row = B0 + pb.first + before_b + k * down_b;                                                                              \
+        double sum = 0, square = 0;                                                                                                        \
+        SUMS(sum, square)                                                                                                                  \
+        for (long long j = 0; j < N; ++j) {                                                                                                \
+          const double b = row[j * along_b];                                                                                               \
+          sum += x[j] * b, square += (ub * b) * (ub * b);                                                                                  \
+        }                                                                                                                                  \
+        w[k] = sum, norm_b += square;                                                                                                      \
       }                                                                                                                                    \
-      w[k] = sum, norm_b += square;                                                                                                        \
-    }                                                                                                                                      \
-    for (long long i = 0; i < pc.rows; ++i) {                                                                                              \
-      const T *a = A0 + pa.first + skip * pa.ld + i * down_a, *c = C + pc.first + i * pc.ld, *c0 = C0 + pc.first + i * pc.ld;              \
-      double z = 0, y = 0, a2 = 0, c2 = 0;                                                                                                 \
-      SUMS(z, a2)                                                                                                                          \
-      for (long long k = 0; k < K; ++k) z += a[k * along_a] * w[k], a2 += (ua * a[k * along_a]) * (ua * a[k * along_a]);                   \
-      z *= alpha; /* not finite if A or B is not, even if alpha is 0: then C may have NaN */                                               \
-      SUMS(y, z, c2)                                                                                                                       \
-      for (long long j = 0; j < N; ++j) {                                                                                                  \
-        const double before = beta == 0 ? 0 : beta * c0[j];                                                                                \
-        y += x[j] * c[j], z += x[j] * before, c2 += (uc * c[j]) * (uc * c[j]) + (uc * before) * (uc * before);                             \
+      for (long long i = 0; i < pc.rows; ++i) {                                                                                            \
+        const T *a = A0 + pa.first + before_a + i * down_a;                                                                                \
+        const T *c = C + pc.first + before_c + i * pc.ld, *c0 = C0 + pc.first + before_c + i * pc.ld;                                      \
+        double z = 0, y = 0, a2 = 0, c2 = 0;                                                                                               \
+        SUMS(z, a2)                                                                                                                        \
+        for (long long k = 0; k < K; ++k) z += a[k * along_a] * w[k], a2 += (ua * a[k * along_a]) * (ua * a[k * along_a]);                 \
+        z *= alpha; /* not finite if A or B is not, even if alpha is 0: then C may have NaN */                                             \
+        SUMS(y, z, c2)                                                                                                                     \
+        for (long long j = 0; j < N; ++j) {                                                                                                \
+          const double before = beta == 0 ? 0 : beta * c0[j];                                                                              \
+          y += x[j] * c[j], z += x[j] * before, c2 += (uc * c[j]) * (uc * c[j]) + (uc * before) * (uc * before);                           \
+        }                                                                                                                                  \
+        if (!isfinite(z)) continue;                                                                                                        \
+        const double ab2 = alpha * alpha * a2 * norm_b / (double)K;                                                                        \
+        const double off = uc * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + ab2);                                                  \
+        worst = !isfinite(share) ? INFINITY : share > worst ? share : worst;                                                               \
       }                                                                                                                                    \
-      if (!isfinite(z)) continue;                                                                                                          \
-      const double ab2 = alpha * alpha * a2 * norm_b / (double)K;                                                                          \
-      const double off = uc * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + ab2);                                                    \
-      worst = !isfinite(share) ? INFINITY : share > worst ? share : worst;                                                                 \
     }                                                                                                                                      \
     found[0] = worst, found[1] = changed(A, A0, sizeof(T), pa) + changed(B, B0, sizeof(T), pb), found[2] = stray(C, sizeof(T), pc);        \
   }

@@ -54,41 +54,58 @@ __device__ double least() {
   return double(*(const T*)&one);
 }
 
-// The place of a matrix: `first` elements into a buffer of `total`. Canaries are all around it and in the padding of its rows.
+// The place of a matrix: `first` elements into a buffer of `total`. Canaries are all around it and in the padding of its rows. A batch has
+// `count` of them, `stride` apart.
 struct Place {
-  long long total, first, rows, cols, ld;
+  long long total, first, rows, cols, ld, count, stride;
+};
+
+// The matrix, and the row and the column in it, of an element of a buffer. It is outside of all matrices if `inside` is not set.
+struct Spot {
+  long long z, row, col;
+  bool inside;
+  __device__ Spot(Place p, long long i) {
+    long long at = i - p.first;
+    z = p.count > 1 ? at / p.stride : 0, at -= z * p.stride;
+    row = at / p.ld, col = at % p.ld;
+    inside = i >= p.first && z < p.count && row < p.rows && col < p.cols;
+  }
 };
 
 template <class T>
 __device__ void fill(T* buffer, Place p, Draw d) {
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < p.total; i += (long long)gridDim.x * blockDim.x) {
-    const long long at = i - p.first, row = at / p.ld, col = at % p.ld;
-    if (at < 0 || row >= p.rows || col >= p.cols)
-      ((typename Bits<T>::type*)buffer)[i] = canary<T>(i);
+    const Spot at(p, i);
+    if (at.inside)
+      buffer[i] = T(stored(of_batch(d, at.z), at.row, at.col));
     else
-      buffer[i] = T(stored(d, row, col));
+      ((typename Bits<T>::type*)buffer)[i] = canary<T>(i);
   }
 }
 
-// op(A), op(B) or C, `rows` x `cols`, of the rows in memory from `skip` on, drawn again and rounded to T, in float64: what a launch has written
-// where they lie does not matter.
+// op(A), op(B) or C, `rows` x `cols`, of the rows in memory from `skip` on, or of a batch `count` matrices from number `skip` on, drawn again and
+// rounded to T, in float64: what a launch has written where they lie does not matter.
 template <class T>
-__device__ void draw_wide(Draw d, long long skip, long long rows, long long cols, double* out, int absolute) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < rows * cols; i += (long long)gridDim.x * blockDim.x) {
-    const long long row = i / cols, col = i % cols;
-    const double value = double(T(d.transposed ? stored(d, skip + col, row) : stored(d, skip + row, col)));
+__device__ void draw_wide(Draw d, long long skip, long long count, long long rows, long long cols, double* out, int absolute) {
+  const long long first = count > 1 ? skip : 0;
+  skip -= first;
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count * rows * cols; i += (long long)gridDim.x * blockDim.x) {
+    const long long row = i / cols % rows, col = i % cols;
+    const Draw own = of_batch(d, first + i / (rows * cols));
+    const double value = double(T(d.transposed ? stored(own, skip + col, row) : stored(own, skip + row, col)));
     out[i] = absolute ? fabs(value) : value;
   }
 }
 
-// Overwritten canaries before and after a matrix, counted by all blocks together.
+// Overwritten canaries behind a matrix, and before the first, counted by all blocks of a row of the grid together.
 template <class T>
-__device__ double spoilt_round(const T* buffer, Place p) {
+__device__ double spoilt_round(const T* buffer, Place p, long long z) {
   const auto* words = (const typename Bits<T>::type*)buffer;
   const long long thread = blockIdx.x * (long long)THREADS + threadIdx.x, threads = gridDim.x * (long long)THREADS;
+  const long long first = p.first + z * p.stride, next = z + 1 < p.count ? first + p.stride : p.total;
   double count = 0;
-  for (long long i = thread; i < p.first; i += threads) count += words[i] != canary<T>(i);
-  for (long long i = p.first + p.rows * p.ld + thread; i < p.total; i += threads) count += words[i] != canary<T>(i);
+  for (long long i = thread; i < p.first && z == 0; i += threads) count += words[i] != canary<T>(i);
+  for (long long i = first + p.rows * p.ld + thread; i < next; i += threads) count += words[i] != canary<T>(i);
   return count;
 }
 
@@ -111,14 +128,15 @@ template <class T>
 __device__ void compare(const T* buffer, Place p, const double* R, const double* S, int exact, double* sums) {
   double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0, stray = 0, rounded2 = 0;
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < p.total; i += (long long)gridDim.x * blockDim.x) {
-    const long long at = i - p.first, row = at / p.ld, col = at % p.ld;
-    if (at < 0 || row >= p.rows || col >= p.cols) {
+    const Spot at(p, i);
+    if (!at.inside) {
       stray += ((const typename Bits<T>::type*)buffer)[i] != canary<T>(i);
       continue;
     }
-    const double value = double(buffer[i]), rounded = double(T(R[row * p.cols + col])), scale = S[row * p.cols + col];
-    const bool is_exact = exact == 1 || (exact == 2 && whole_at(row) && whole_at(col));
-    const double ref = is_exact ? rounded : R[row * p.cols + col];
+    const long long place = (at.z * p.rows + at.row) * p.cols + at.col;
+    const double value = double(buffer[i]), rounded = double(T(R[place])), scale = S[place];
+    const bool is_exact = exact == 1 || (exact == 2 && whole_at(at.row) && whole_at(at.col));
+    const double ref = is_exact ? rounded : R[place];
     double share = 0;
     if (!isfinite(value) || !isfinite(rounded)) {
       if (value == rounded || (isnan(value) && isnan(rounded))) continue;
@@ -129,7 +147,7 @@ __device__ void compare(const T* buffer, Place p, const double* R, const double*
       diff2 += diff * diff, ref2 += ref * ref, scale2 += scale * scale, rounded2 += (rounded - ref) * (rounded - ref);
       share = is_exact && diff > 0 ? INFINITY : diff > least<T>() ? diff / scale : 0;
     }
-    if (share > worst) worst = share, where = double(row * p.cols + col);
+    if (share > worst) worst = share, where = double(place);
   }
   __shared__ double most[THREADS][2];
   most[threadIdx.x][0] = worst, most[threadIdx.x][1] = where;
@@ -141,15 +159,16 @@ __device__ void compare(const T* buffer, Place p, const double* R, const double*
   mine[0] = totals[0], mine[1] = totals[1], mine[2] = totals[2], mine[3] = worst, mine[4] = where, mine[5] = totals[3], mine[6] = totals[4], mine[7] = totals[5];
 }
 
-// Of the elements of C whose bits are not those of another result, of which row i % rows is the like of row i, the first: row * columns + column,
-// if it is less than `*where`.
+// Of the elements of C whose bits are not those of another result, of which row i % rows is the like of row i, the first, counted row by row and
+// matrix by matrix, if it is less than `*where`.
 template <class T>
 __device__ void differ(const T* buffer, Place p, const T* other, Place o, long long rows, u64* where) {
   using U = typename Bits<T>::type;
   const U *c = (const U*)buffer + p.first, *like = (const U*)other + o.first;
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < p.rows * p.cols; i += (long long)gridDim.x * blockDim.x) {
-    const long long row = i / p.cols, col = i % p.cols;
-    if (c[row * p.ld + col] == like[row % rows * o.ld + col]) continue;
+  const long long all = p.count * p.rows * p.cols;
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < all; i += (long long)gridDim.x * blockDim.x) {
+    const long long z = i / (p.rows * p.cols), row = i / p.cols % p.rows, col = i % p.cols;
+    if (c[z * p.stride + row * p.ld + col] == like[z * o.stride + row % rows * o.ld + col]) continue;
     atomicMin(where, (u64)i);
     return;
   }
@@ -185,10 +204,16 @@ struct Element {
 // The audit of a launch (Freivalds, Probabilistic machines can use less running time, IFIP 1977): for a vector x of random signs, C x and
 // alpha A (B x) + beta C0 x are equal except for rounding. audit = {max |C x - alpha A (B x) - beta C0 x| of a row over its scale, changed
 // elements in and around A and B, overwritten canaries around C}. First B: w = op(B) x and the sum of squares of each row of op(B), K x N, for
-// the rows in memory from `skip` on.
+// the rows in memory from `skip` on. Of a batch a row of the grid takes a matrix, and `count` from number `skip` on are multiplied.
 template <class T>
-__device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long long N, u64 secret, double* w, double* squares, double* audit) {
-  double changed = spoilt_round(buffer, p);
+__device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long long count, long long N, u64 secret, double* w, double* squares,
+                        double* audit) {
+  const long long number = p.count > 1 ? blockIdx.y - skip : 0;
+  const bool multiplied = number >= 0 && number < count;
+  double changed = spoilt_round(buffer, p, blockIdx.y);
+  d = of_batch(d, blockIdx.y), p.first += blockIdx.y * p.stride;
+  if (p.count > 1) skip = 0;
+  if (multiplied) w += number * d.k, squares += number * d.k;
   const double unit = to_square(d);
   const long long lines = lines_of(p, d), across = across_of(p, d);
   for (long long line = blockIdx.x; line < lines; line += gridDim.x) {
@@ -203,7 +228,7 @@ __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long l
     }
     sum = total_of(sum), square = total_of(square);
     const long long k = d.transposed ? line : line - skip;
-    if (threadIdx.x == 0 && k >= 0 && k < d.k) w[k] = sum, squares[k] = square;
+    if (threadIdx.x == 0 && multiplied && k >= 0 && k < d.k) w[k] = sum, squares[k] = square;
   }
   changed = total_of(changed);
   if (threadIdx.x == 0) atomicAdd(&audit[1], changed);
@@ -214,7 +239,12 @@ __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long l
 template <class T, class Out>
 __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const Out* c, Place pc, Draw dc, const double* w, const double* squares,
                         u64 secret, double alpha, double beta, double* audit) {
-  double worst = 0, changed = spoilt_round(buffer, p), stray = spoilt_round(c, pc), norm_b = 0;
+  const long long number = p.count > 1 ? blockIdx.y - skip : 0;
+  const bool multiplied = number >= 0 && number < pc.count;
+  double worst = 0, changed = spoilt_round(buffer, p, blockIdx.y), stray = multiplied ? spoilt_round(c, pc, number) : 0, norm_b = 0;
+  d = of_batch(d, blockIdx.y), p.first += blockIdx.y * p.stride;
+  if (p.count > 1) skip = 0;
+  if (multiplied) dc = of_batch(dc, number), pc.first += number * pc.stride, w += number * d.k, squares += number * d.k;
   Draw of_b = d;
   of_b.matrix = 1;
   const double unit = to_square(d), unit_c = unit * to_square(of_b);
@@ -232,7 +262,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
       z += value * w[k], a2 += (unit * value) * (unit * value);
     }
     const long long of_c = d.transposed ? line : line - skip;
-    if (of_c < 0 || of_c >= pc.rows) continue;
+    if (!multiplied || of_c < 0 || of_c >= pc.rows) continue;
     z *= alpha;  // not finite if A or B is not, even if alpha is 0: then C may have NaN
     for (long long col = threadIdx.x; col < pc.ld; col += THREADS) {
       const long long at = pc.first + of_c * pc.ld + col;
@@ -262,12 +292,12 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
 
 #define FOR_TYPE(NAME, T, OUT)                                                                                                                 \
   extern "C" __global__ void fill_##NAME(T* buffer, Place p, Draw d) { fill(buffer, p, d); }                                                   \
-  extern "C" __global__ void draw_wide_##NAME(Draw d, long long skip, long long rows, long long cols, double* out, int absolute) {             \
-    draw_wide<T>(d, skip, rows, cols, out, absolute);                                                                                          \
+  extern "C" __global__ void draw_wide_##NAME(Draw d, long long skip, long long count, long long rows, long long cols, double* out, int absolute) { \
+    draw_wide<T>(d, skip, count, rows, cols, out, absolute);                                                                                   \
   }                                                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(THREADS, 2) audit_b_##NAME(const T* buffer, Place p, Draw d, long long skip, long long N, u64 secret, \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) audit_b_##NAME(const T* buffer, Place p, Draw d, long long skip, long long count, long long N, u64 secret, \
                                                                        double* w, double* squares, double* audit) {                            \
-    audit_b(buffer, p, d, skip, N, secret, w, squares, audit);                                                                                 \
+    audit_b(buffer, p, d, skip, count, N, secret, w, squares, audit);                                                                          \
   }                                                                                                                                            \
   extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                                                     \
       audit_a_##NAME(const T* buffer, Place p, Draw d, long long skip, const OUT* c, Place pc, Draw dc, const double* w, const double* squares, \

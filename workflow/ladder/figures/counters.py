@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ladder.analysis.kernel_model import KEY
 from ladder.core.types import ELEMENT_TYPES
 from ladder.figures.data import SIZE, WIDTH, View
 from ladder.figures.labels import LETTER
@@ -50,7 +49,8 @@ COUNTED: dict[str, tuple[str, Callable[[pd.DataFrame], Any]]] = {
 
 def counters(data: View, counts: pd.DataFrame) -> Figure:
     """Draw model and hardware counter: one panel per counter, one line per rung."""
-    rows = counts.merge(data.models, on=KEY, how="left", suffixes=("", "_model"))
+    key = [name for name in data.key if name in counts]
+    rows = counts.merge(data.models, on=key, how="left", suffixes=("", "_model"))
     names = [data.brief(kernel) for kernel in rows["kernel"]]
     figure, grid = panels(len(COUNTED), inches(1.3 * max(len(rows), 3) + 6), most=2)
     columns = int(0.8 * WIDTH / 2 * 72 / (LETTER * SIZE))

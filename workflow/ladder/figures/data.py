@@ -11,6 +11,7 @@ import seaborn as sns
 from matplotlib.patches import Patch
 
 from ladder.analysis.finalists import AS_WARM
+from ladder.analysis.kernel_model import KEY
 from ladder.analysis.tables import BETWEEN, headline_problem
 from ladder.core import verdicts
 from ladder.core.stats import between_processes
@@ -118,6 +119,8 @@ class View:
         }
         summary, best = tables["summary"], tables["best"]
         self.models = tables["models"]
+        self.key = [name for name in KEY if name in self.models]
+        """The columns that identify a configuration on a problem there: all, or without batches."""
         self.environment, self.state = environment, state
         self.summary, self.pairs, self.rounds, self.references = (
             tables[name][tables[name]["state"] == state]
@@ -225,7 +228,7 @@ class View:
     def where(self) -> str:
         """Return the sizes of the problem at which the ladder is shown, as text."""
         row = self.whole[self.whole["problem"] == self.headline].iloc[0]
-        layout = [word for word in self.headline.split() if word.startswith("layout=")]
+        layout = [word for word in self.headline.split() if word.startswith(("layout=", "batch="))]
         return (
             f"M = N = K = {self.headline}"
             if self.headline.isdigit()

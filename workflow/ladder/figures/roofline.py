@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ladder.analysis.kernel_model import KEY, l1_tb_s
+from ladder.analysis.kernel_model import l1_tb_s
 from ladder.figures.data import GRAY, REFERENCE, SIZE, WIDTH, View, three
 from ladder.figures.labels import name_ends, name_points
 from ladder.figures.layout import finish, logarithmic, panels
@@ -26,7 +26,8 @@ def roofline(data: View) -> Figure:
     loads and stores of its threads.
     """
     rows = data.at(data.headline).reset_index()
-    rows = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left").set_index("kernel")
+    models = data.models.drop(columns="problem")
+    rows = rows.merge(models, on=data.key, how="left").set_index("kernel")
     kernels = rows.loc[[kernel for kernel in data.kernels if kernel in rows.index]]
     drawn = kernels[kernels["intensity"] > 0]  # kernels that declare no traffic have no intensity
     l1 = l1_tb_s(data.environment) if data.environment["kind"] == "cuda" else None
@@ -91,7 +92,7 @@ def modeled(data: View) -> pd.DataFrame:
     confirmation did not find incorrect.
     """
     rated = data.summary[data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colors)]
-    return rated.merge(data.models[[*KEY, "issue_tflops"]].dropna(), on=KEY)
+    return rated.merge(data.models[[*data.key, "issue_tflops"]].dropna(), on=data.key)
 
 
 def issue(data: View) -> Figure:

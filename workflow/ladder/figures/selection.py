@@ -39,7 +39,7 @@ def _left_out(best: pd.DataFrame) -> tuple[set[str], set[str]]:
     """Return the kernels and the problems that figures leave out. They show the kernels of each
     element type that are fastest at the ladder's problem, and problems of all sizes.
     """
-    work = best["m"].astype(float) * best["n"] * best["k"]
+    work = best["m"].astype(float) * best["n"] * best["k"] * best.get("batch", 1)
     best = best.assign(work=work, square=best["problem"].str.isdigit())
     kernels, problems = set(filter(is_baseline, best["kernel"])), set()
     for _, typed in best.groupby("element_type"):

@@ -1,6 +1,7 @@
 """Draw the fastest rung of every problem of many, beside the reference and its fastest algorithm."""
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ def aligned_to(row: Mapping[str, Any]) -> int:
     lying = {"padding": row["padding"], "layout": row.get("layout", "nn")}
     problem = Problem(row["m"], row["n"], row["k"], row["element_type"], **lying)
     leading = problem.lda, problem.ldb, problem.ldc
-    return math.gcd(16, *map(int.__mul__, problem.sizes, leading))
+    return math.gcd(16, *map(operator.mul, problem.sizes, leading))
 
 
 def large(data: View) -> float:

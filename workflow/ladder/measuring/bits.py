@@ -48,7 +48,7 @@ def launches(problem: Problem, kind: str, unmet: Callable[[Problem], str]) -> It
     The first is the largest batch: the problem's own rows, or those that `WORK` allows. Sizes that
     the kernel does not take are rounded up.
     """
-    most = max(FEWEST, int(WORK[kind] / (2 * problem.n * problem.k)))
+    most = max(FEWEST, int(WORK[kind] * problem.m / problem.flops))
     like, found = replace(problem, distribution="repeated"), set[Problem]()
     for rows in (*ROWS, problem.m):
         rounded = (replace(like, m=-(-min(rows, most) // step) * step) for step in STEPS)

@@ -217,6 +217,7 @@ def tasks(
     for row in rows.to_dict("records"):
         kernel = chosen[row["kernel"]]
         compiled = binaries[tuple(row[name] for name in names)]
+        row = {"batch": 1} | row  # tables without batches have no column for them
         task = {
             "uuid": origin["uuid"],
             "support": str(support),
@@ -227,6 +228,7 @@ def tasks(
             "problem": {
                 **{name: row[name] for name in OF_PROBLEM},
                 "layout": Configuration.of("", row["configuration"]).layout,
+                "batch": row["batch"],
             },
         }
         key = {name: row[name] for name in KEY}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladder.devices.operands import CANARY, exact_mask, reference, scalars, values
+from ladder.devices.operands import CANARY, exact_mask, place_in_c, reference, scalars, values
 from ladder.measuring.verify import is_open
 from ladder.model.problem import Problem
 
@@ -27,7 +27,8 @@ UNTOUCHED = f"nothing is written there, or C is read although beta is 0: {NOT_RE
 COMPUTED = f"it is computed as not a number, or C is read although beta is 0: {NOT_READ}"
 """For a NaN with other bits: a GPU turns every NaN that it reads into the same one."""
 COLUMN_MAJOR = "the matrices are taken for column-major: exchange A and B, M and N, lda and ldb"
-LAYOUT = ("lda", "ldb", "ldc", "columns", "turn_a", "turn_b")
+ONLY_FIRST = "only the first matrix of the batch is written: see that C moves by its stride"
+LAYOUT = ("lda", "ldb", "ldc", "columns", "turn_a", "turn_b", "stride_a", "stride_b", "stride_c")
 """Arguments of `_computed` with which other elements are multiplied than those whose sums are
 exact.
 """
@@ -52,10 +53,14 @@ class Diagnosis:
     """Mistakes, or pairs of them, that give such a result."""
     idle: list[str]
     """Mistakes that change nothing on this problem, or that do not show in this result."""
+    matrix: int = 0
+    """The number of C in a batch."""
+    name: str = ""
+    """The element: `C[3][4]`, or of a batch `C[2][3][4]`."""
 
     def __str__(self) -> str:
         return (
-            f"C[{self.row}][{self.column}] is {self.got:.9g}; expected {self.wanted:.9g} "
+            f"{self.name} is {self.got:.9g}; expected {self.wanted:.9g} "
             f"({self.wrong} of {self.elements} elements are wrong)"
         )
 
@@ -75,10 +80,15 @@ def _matrix(flat: Flat, rows: int, cols: int, ld: int) -> NDArray[np.float64]:
 
 
 def _computed(
-    problem: Problem, flats: Sequence[Flat], rows: slice, columns: bool = False, **other: Any
+    problem: Problem,
+    number: int,
+    flats: Sequence[Flat],
+    rows: slice,
+    columns: bool = False,
+    **other: Any,
 ) -> tuple[Flat, Flat, Flat]:
     """Return some rows of C, of `alpha*A*B + beta*C` and of `|alpha| |A| |B| + |beta| |C|` in
-    float64, as a mistake sees them.
+    float64, as a mistake sees them, of the matrices with a number in a batch.
 
     `flats` are A, B, the old C and the result. `other` has the values that the mistake uses. With
     `columns`, the matrices are column-major.
@@ -87,6 +97,7 @@ def _computed(
     turned = problem.transposed
 
     def matrix(flat: Flat, height: int, width: int, of: int) -> Flat:
+        flat = flat[number * other.get(f"stride_{'abc'[of]}", problem.strides[of]) :]
         ld, turn = f"ld{'abc'[of]}", other.get(f"turn_{'abc'[of]}", turned[of])
         pitch = other.get(ld, getattr(problem, ld))
         if turn != columns:  # each is the other one's transpose
@@ -103,6 +114,11 @@ def _computed(
     )
 
 
+def _last(problem: Problem, flats: Sequence[Flat]) -> Flat:
+    """Return C of the last matrix of a batch."""
+    return _computed(problem, problem.batch - 1, flats, slice(None))[0]
+
+
 def diagnose(
     problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again: Flat, bound: float
 ) -> Diagnosis | None:
@@ -114,6 +130,7 @@ def diagnose(
     if it must be exact, if it is off at all.
     """
     step = max(1, ROWS // (problem.n * problem.k))
+    looked_at = range(problem.batch), range(0, problem.m, step)
     flats = [values(flat) for flat in (a, b, old, result)]
 
     def differ(
@@ -127,9 +144,9 @@ def diagnose(
         off: NDArray[np.bool_] = ~(right | ~np.isfinite(mine)) if is_open(problem) else ~right
         return off
 
-    for start in range(0, problem.m, step):
+    for number, start in itertools.product(*looked_at):
         rows = slice(start, min(start + step, problem.m))
-        block, wanted, scale = _computed(problem, flats, rows)
+        block, wanted, scale = _computed(problem, number, flats, rows)
         wrong = differ(rows, block, wanted, scale)
         if wrong.any():
             break
@@ -145,7 +162,8 @@ def diagnose(
             return False
         exact = other.keys().isdisjoint(LAYOUT)
         return not any(
-            differ(part, *_computed(problem, flats, part, **other), exact).any() for part in parts
+            differ(part, *_computed(problem, number, flats, part, **other), exact).any()
+            for part in parts
         )
 
     places = np.arange(len(result), dtype=float)
@@ -153,13 +171,14 @@ def diagnose(
     def is_idle(**other: Any) -> bool:
         """Return whether a mistake gives the correct result, in the same place."""
         for part in parts:
-            own, wanted, scale = _computed(problem, (*flats[:3], places), part)
-            place, mistaken, _ = _computed(problem, (*flats[:3], places), part, **other)
+            given = problem, number, (*flats[:3], places), part
+            own, wanted, scale = _computed(*given)
+            place, mistaken, _ = _computed(*given, **other)
             if not np.array_equal(own, place) or differ(part, mistaken, wanted, scale).any():
                 return False
         return True
 
-    place = (start + row) * problem.ldc + column
+    place = number * problem.strides[2] + (start + row) * problem.ldc + column
     mistakes = list(_mistakes(problem))
     idle = [words for words, other in mistakes if is_idle(**other)]
     if not np.array_equal(result.view(np.uint8), again.view(np.uint8)):
@@ -172,8 +191,11 @@ def diagnose(
             problem.beta == 0 and np.isnan(block[row, column]) and not guesses
         ):
             is_poison = problem.beta == 0 and result[place : place + 1].tobytes() in POISON
-            guesses.insert(0, [UNTOUCHED if is_poison else COMPUTED])
+            nothing = ONLY_FIRST if number and np.isnan(block).all() else UNTOUCHED
+            guesses.insert(0, [nothing if is_poison else COMPUTED])
             idle = [words for words, _ in mistakes]  # NaN hides them
+        elif not guesses and problem.batched and np.isnan(_last(problem, flats)).all():
+            guesses = [[ONLY_FIRST]]
         elif not guesses and problem.flops < PAIRS_FLOPS:
             pairs = itertools.combinations(
                 [mistake for mistake in mistakes if mistake[0] not in idle], 2
@@ -185,12 +207,23 @@ def diagnose(
             ]
     if problem.beta != 0:
         idle += [UNTOUCHED, COMPUTED]
+    elif not number:
+        idle.append(ONLY_FIRST)
     edge = _edge(problem, rows, wrong)
     if edge and not guesses:
         guesses = [[edge]]
     got, expected = float(block[row, column]), float(wanted[row, column])
     return Diagnosis(
-        start + row, column, got, expected, int(wrong.sum()), wrong.size, guesses, idle
+        start + row,
+        column,
+        got,
+        expected,
+        int(wrong.sum()),
+        wrong.size,
+        guesses,
+        idle,
+        number,
+        place_in_c(problem, (number * problem.m + start + row) * problem.n + column),
     )
 
 
@@ -269,8 +302,28 @@ def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
     for matrix in (each for each, turned in zip("ab", problem.transposed, strict=False) if turned):
         words = f"the layout is left out: {matrix.upper()} is read as if it were not transposed"
         yield words, {f"turn_{matrix}": False}
+    if problem.batched:
+        yield from _mistakes_of_batch(problem)
     for left in dict.fromkeys(problem.k % tile for tile in TILES):
         yield f"the last {left} of K are left out", {"k": problem.k - left}
+
+
+def _mistakes_of_batch(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what `_mistakes` does for the strides of a batch."""
+    stride_a, stride_b, _ = problem.strides
+    for names in ("a", "b", "ab"):
+        which = " and ".join(names.upper())
+        words = f"the stride of the batch is left out: all products have the first {which}"
+        yield words, {f"stride_{name}": 0 for name in names}
+    exchanged = {"stride_a": stride_b, "stride_b": stride_a}
+    yield "the strides of A and B in the batch are exchanged", exchanged
+    leading = zip("abc", problem.shapes, (problem.lda, problem.ldb, problem.ldc), strict=True)
+    yield (
+        "the strides of the batch are not read: the matrices are taken to lie without a gap",
+        {f"stride_{name}": rows * ld for name, (rows, _), ld in leading},
+    )
+    if problem.beta != 0:
+        yield ONLY_FIRST, {"alpha": 0.0, "beta": 1.0}
 
 
 def _edge(problem: Problem, looked_at: slice, wrong: NDArray[np.bool_]) -> str:

@@ -97,8 +97,8 @@ class Pair:
 
     orders: list[Sequence[Candidate]] = field(default_factory=list)
     """The orders of loading the sides that have not had their turn; that of the next is last."""
-    layout: str = "nn"
-    """That of its problems."""
+    form: tuple[str, bool] = ("nn", False)
+    """That of its problems: their layout, and whether they are batches."""
     was: str = ""
     """The kernel's id in the base; the same unless it was renamed."""
 

@@ -6,7 +6,7 @@ The measurements, the GPU tests and the emulation share this list.
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -88,6 +88,10 @@ where float64 has them. Of `mixed` those elements that are sums of whole numbers
 bit.
 """
 
+IN_BATCH = (2, 3, 4, 7)
+"""How many products the problems have for a kernel that is compiled for batches, in turns."""
+MANY = Problem(20, 24, 40, padding="0,8,4", alpha=0.5, beta=-1.0, batch=133)
+"""For such a kernel as well: more matrices than an H200 has multiprocessors."""
 LONG = (Problem(1, 65_537, 1), Problem(65_537, 1, 1))
 """For kernels alone: sizes beyond 16 bits."""
 OF_CPU = (
@@ -108,9 +112,11 @@ DENSE = 0
 
 
 @lru_cache
-def problems(element_type: str, precision: str = "", layout: str = "nn") -> Sequence[Problem]:
-    """Return the gauntlet for an element type and a layout, with the whole numbers of a header's
-    `precision`. A bound on the norm leaves open what infinities, and rows of other numbers, do to
+def problems(
+    element_type: str, precision: str = "", layout: str = "nn", batched: bool = False
+) -> Sequence[Problem]:
+    """Return the gauntlet for an element type and a layout, single products or batches, with the
+    whole numbers of a header's `precision`. A bound on the norm leaves open what infinities, and rows of other numbers, do to
     an element.
     """
     whole = WHOLE[precision]
@@ -120,21 +126,32 @@ def problems(element_type: str, precision: str = "", layout: str = "nn") -> Sequ
         if precision != "normwise" or problem.distribution not in ("mixed", "nonfinite")
     ]
     exact = [replace(problem, distribution=whole) for problem in PROBLEMS]
-    return [
+    every = [
         replace(problem, element_type=element_type, layout=layout) for problem in [*exact, *rounded]
     ]
+    return in_batches(every) if batched else every
 
 
-def of_kernel(kernel: Kernel, element_type: str, layout: str = "nn") -> list[Problem]:
-    """Return the gauntlet of a kernel that needs nothing, compiled for a layout: also `LONG`, and
-    `OF_CPU` on a CPU.
+def in_batches(every: Iterable[Problem]) -> list[Problem]:
+    """Return problems with as many products as `IN_BATCH` has in turns."""
+    counts = itertools.cycle(IN_BATCH)
+    return [replace(problem, batch=count) for problem, count in zip(every, counts, strict=False)]
+
+
+def of_kernel(
+    kernel: Kernel, element_type: str, layout: str = "nn", batched: bool = False
+) -> list[Problem]:
+    """Return the gauntlet of a kernel that needs nothing, compiled for a layout, and perhaps for
+    batches: also `LONG`, and `OF_CPU` on a CPU, or `MANY`.
     """
-    further = (*LONG, *(OF_CPU if kernel.kind == "cpu" else ()))
+    further = [*LONG, *(OF_CPU if kernel.kind == "cpu" else ())]
+    if batched:
+        further = [*in_batches(LONG), MANY]
     exact = [
         exactly(replace(problem, element_type=element_type, layout=layout), kernel.precision)
         for problem in further
     ]
-    return [*problems(element_type, kernel.precision, layout), *exact]
+    return [*problems(element_type, kernel.precision, layout, batched), *exact]
 
 
 def problems_for(
@@ -149,7 +166,7 @@ def problems_for(
     def meets(problem: Problem) -> bool:
         return not kernel.unmet_need(configuration, {**problem.names(), **device})
 
-    every = of_kernel(kernel, configuration.element_type, configuration.layout)
+    every = of_kernel(kernel, configuration.element_type, *configuration.form)
     nearest = (rounded(problem, meets) for problem in every)
     return list(dict.fromkeys(problem for problem in nearest if problem))
 
@@ -220,7 +237,7 @@ def describe(problem: Problem) -> str:
     """Return what sets a problem apart, for messages: `M=7 N=13 K=3 padding=3 offset=1 alpha=0.5
     beta=-1 exact`.
     """
-    names = ("layout", "padding", "offset", "alpha", "beta")
+    names = ("batch", "layout", "padding", "offset", "alpha", "beta")
     extras = {name: getattr(problem, name) for name in names}
     usual = vars(Problem(1, 1, 1))
     words = [

@@ -65,6 +65,7 @@ class RunGauntlet:
     element_type: str
     candidate: Candidate
     layout: str = "nn"
+    batched: bool = False
 
 
 @dataclass(frozen=True)

@@ -191,11 +191,10 @@ class Session:
         problem: Problem,
         report: Callable[[str], None] = lambda problem: None,
     ) -> Judged:
-        """Return the verdict of the gauntlet in a problem's element type and layout. `report` gets each of its problems, in words, before
-        the launch on it.
+        """Return the verdict of the gauntlet in a problem's element type and layout, in batches if it
+        is one. `report` gets each of its problems, in words, before the launch on it.
         """
-
-        request = protocol.RunGauntlet(problem.element_type, candidate, problem.layout)
+        request = protocol.RunGauntlet(problem.element_type, candidate, *problem.form)
 
         def attempt() -> Judged:
             small = ""

@@ -21,7 +21,7 @@ from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.supervisor import Failure
 from ladder.model.baselines import SEARCH
 from ladder.model.campaign import Limits, expected_us
-from ladder.model.kernel import Configuration
+from ladder.model.kernel import NO_BATCH, Configuration
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
 
@@ -87,8 +87,10 @@ class Sweep(Run):
         plan = self.job.plan
         everyone = digest(share["candidates"])  # the losers of the race depend on all candidates
         for planned in share["candidates"]:
-            layout = Configuration.of("", planned["label"]).layout
-            if problem.layout in share["layouts"] and layout != problem.layout:
+            made_for = Configuration.of("", planned["label"])
+            if problem.layout in share["layouts"] and made_for.layout != problem.layout:
+                continue
+            if share.get("batch") and made_for.batched != problem.batched:
                 continue
             name = planned["name"], problem.element_type, planned["label"]
             binary = self.job.binary(*name)
@@ -158,6 +160,8 @@ class Sweep(Run):
         if layouts and entry.problem.layout not in layouts:
             reason = f"supports the layouts {', '.join(layouts)} only"
             return {"status": "not_supported", "reason": reason}
+        if entry.share["kernel"] and entry.problem.batched and not entry.share.get("batch"):
+            return {"status": "not_supported", "reason": NO_BATCH}
         if entry.planned["objection"]:
             return {"status": "skipped", "reason": entry.planned["objection"]}
         if entry.share["kernel"] and entry.binary.get("status") != "compiled":
@@ -197,9 +201,10 @@ class Sweep(Run):
 
     def _run_gauntlet(self, entry: _Entry) -> dict[str, Any]:
         """Return the outcome of the gauntlet for a candidate. It runs once per binary and device,
-        whatever the problem, and of a baseline once per layout.
+        whatever the problem, and of a baseline once per layout, and once more in batches.
         """
-        layout = [entry.problem.layout] if entry.problem.layout != "nn" else []
+        layout, batched = entry.problem.form
+        form = [*([layout] if layout != "nn" else []), *(["batched"] if batched else [])]
         key = digest(
             [
                 "gauntlet",
@@ -210,7 +215,7 @@ class Sweep(Run):
                 entry.problem.element_type,
                 self.job.described,
                 self.job.code,
-                *layout,
+                *form,
             ]
         )
         journal = self.journals[entry.journal]

@@ -238,8 +238,9 @@ class Trial:
             (right if answer.right else wrong).append(problem)
         first = found.pop(problems[0], None)
         if first:
+            which = f", matrix {first.matrix}" if problems[0].batched else ""
             entry.wrong = Wrong(
-                gauntlet.describe(problems[0]),
+                gauntlet.describe(problems[0]) + which,
                 first.row,
                 first.column,
                 first.got,

@@ -41,7 +41,9 @@ class Wrong:
     """
 
     problem: str
-    """The problem in words, often one of the gauntlet's: `M=7 N=13 K=3 padding=3 exact`."""
+    """The problem in words, often one of the gauntlet's: `M=7 N=13 K=3 padding=3 exact`. Of a batch
+    also which matrix: `…, matrix 1`.
+    """
     row: int
     column: int
     got: float

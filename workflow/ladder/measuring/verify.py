@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ladder.core.types import ELEMENT_TYPES, Status
 from ladder.devices.base import Audit, Errors
-from ladder.devices.operands import FAST_DIGITS, exact_elements, whole
+from ladder.devices.operands import FAST_DIGITS, exact_elements, place_in_c, whole
 from ladder.model.problem import Problem
 
 TF32_ROUNDOFF = 2.0**-11
@@ -131,11 +131,11 @@ def judge(errors: Errors, problem: Problem, precision: str = "", reduces: bool =
     reduced = reduces and (inexact or off > strict)
     if not reduces:
         limit = min(limit, strict)
-    place = f"C[{errors.where // problem.n}][{errors.where % problem.n}]"
+    place = place_in_c(problem, errors.where)
     reason = ""
     if errors.wild:
         reason = (
-            f"{errors.wild} of {problem.m * problem.n} elements, {place} for one, are NaN or "
+            f"{errors.wild} of {problem.batch * problem.m * problem.n} elements, {place} for one, are NaN or "
             "infinite, or are not where they should be"
         )
     elif errors.stray:

@@ -117,8 +117,8 @@ class Worker:
                 yield protocol.Probed(measured | {"libraries": sha256(self.device.kind)})
             case protocol.SetProblem(problem, reference):
                 self._set_problem(problem, reference)
-            case protocol.RunGauntlet(element_type, candidate, layout):
-                yield from self._run_gauntlet(element_type, candidate, layout)
+            case protocol.RunGauntlet(element_type, candidate, layout, batched):
+                yield from self._run_gauntlet(element_type, candidate, layout, batched)
             case protocol.Load(candidate):
                 launch = self._launch(candidate, _files(candidate))
                 launch.us = self.took.get(self._checked(candidate), 0.0)
@@ -195,7 +195,7 @@ class Worker:
         return replace(launch, precision=candidate.precision, reduces=reduces)
 
     def _run_gauntlet(
-        self, element_type: str, candidate: Candidate, layout: str
+        self, element_type: str, candidate: Candidate, layout: str, batched: bool
     ) -> Iterator[Answer]:
         """Run a candidate on the gauntlet. The verdict is that on the first problem that it gets
         wrong.
@@ -204,11 +204,11 @@ class Worker:
         """
         files, verdict = _files(candidate), Verdict("correct")
         tensor_cores = candidate.precision == "tf32"
-        asked = plain = gauntlet.problems(element_type, candidate.precision, layout)
+        asked = plain = gauntlet.problems(element_type, candidate.precision, layout, batched)
         if files:
             kernel, code = files
             chosen = Configuration.of(element_type, candidate.configuration)
-            plain = gauntlet.of_kernel(kernel, element_type, layout)
+            plain = gauntlet.of_kernel(kernel, element_type, layout, batched)
             asked = gauntlet.problems_for(kernel, chosen, self.device.names)
             if self.device.kind == "cuda":
                 kept, tensor_cores = cubin.state(code), cubin.uses_tensor_cores(code)

@@ -170,18 +170,29 @@ class Campaign:
         for id, kernel in self.kernels.items():
             lists = self.parameters.get(id, {})
             sources = [lists, {}] if lists and self.header_configurations else [lists]
-            layouts = self.layouts(kernel.kind) or kernel.layouts
+            forms = self.forms(kernel.kind) or [(layout, False) for layout in kernel.layouts]
+            layouts, batched = (list(dict.fromkeys(part)) for part in zip(*forms, strict=True))
             expanded = (
-                kernel.expand(source, self.element_types, self.builds, layouts)
+                kernel.expand(source, self.element_types, self.builds, layouts, batched)
                 for source in sources
             )
-            expanded_by_kernel[id] = list(dict.fromkeys(itertools.chain.from_iterable(expanded)))
+            expanded_by_kernel[id] = [
+                each
+                for each in dict.fromkeys(itertools.chain.from_iterable(expanded))
+                if each[0].form in forms
+            ]
         return expanded_by_kernel
 
-    def layouts(self, kind: str) -> list[str]:
-        """Return the layouts of the problems on devices of a kind."""
+    def forms(self, kind: str) -> list[tuple[str, bool]]:
+        """Return the layouts of the problems on devices of a kind, each with whether they are
+        batches.
+        """
         entries = self.problem_sizes.get(kind, [])
-        return list(dict.fromkeys(entry.get("layout", "nn") for entry in entries))
+        return list(
+            dict.fromkeys(
+                (entry.get("layout", "nn"), entry.get("batch", 1) > 1) for entry in entries
+            )
+        )
 
     def compilers(self, kernel: Kernel) -> list[str]:
         """Return the compilers of a kernel's configurations, by their names in
@@ -225,6 +236,7 @@ class Campaign:
                         "kernel": id,
                         "geometry": self.kernels[id].geometry if id else [],
                         "layouts": list(self.kernels[id].layouts) if id else [],
+                        **({"batch": True} if id and self.kernels[id].batch else {}),
                         "candidates": part.items,
                     }
                     for id, name, candidates in self._candidates(kind, element_type)
@@ -238,12 +250,12 @@ class Campaign:
         self, kind: str, element_type: str, id: str | None, candidates: Sequence[Mapping[str, str]]
     ) -> list[float]:
         """Return the expected work to sweep each of a kernel's candidates, in microseconds."""
-        us: defaultdict[str, float] = defaultdict(float)
+        us: defaultdict[tuple[str, bool], float] = defaultdict(float)
         for problem in self.problems(kind, element_type):
-            us[problem.layout] += expected_us(kind, problem)
+            us[problem.form] += expected_us(kind, problem)
         whole = sum(us.values())
         return [
-            us[Configuration.of(element_type, each["label"]).layout] if id else whole
+            us[Configuration.of(element_type, each["label"]).form] if id else whole
             for each in candidates
         ]
 

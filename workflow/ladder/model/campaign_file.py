@@ -16,10 +16,10 @@ from ladder.core import yaml_schema
 from ladder.core.errors import InputError, one_of
 from ladder.core.files import digest
 from ladder.core.places import both, project
-from ladder.core.types import KINDS
+from ladder.core.types import KINDS, USUAL
 from ladder.model.baselines import BASELINES
 from ladder.model.campaign import Campaign, Confirm, Limits, Partition
-from ladder.model.kernel import COMPILERS, OF_BUILD, Build, Kernel
+from ladder.model.kernel import COMPILERS, NO_BATCH, OF_BUILD, Build, Kernel
 from ladder.model.kernel_file import files_of, id_of
 from ladder.model.problem import VARIED, joined
 
@@ -143,19 +143,19 @@ def load(
     """
     yaml_schema.check(data, "config", source)
     element_types = data.get("element_types", ["float32"])
-    usual = {"layout": data.get("layout", "nn")}
+    usual = {name: data.get(name, value) for name, value in USUAL.items()}
     problem_sizes = {
         kind: _problems(entries, f"{source}: problems.{kind}", usual)
         for kind, entries in data["problems"].items()
-    }
-    layouts = {
-        kind: {entry["layout"] for entry in entries} for kind, entries in problem_sizes.items()
     }
     fitting = {
         id
         for id, kernel in kernels.items()
         if set(kernel.element_types) & set(element_types)
-        and set(kernel.layouts) & layouts.get(kernel.kind, {*kernel.layouts})
+        and any(
+            entry["layout"] in kernel.layouts and (kernel.batch or entry["batch"] == 1)
+            for entry in problem_sizes.get(kernel.kind, [{"layout": kernel.layouts[0], "batch": 1}])
+        )
     }
     chosen = _choose(data.get("kernels", "all"), fitting, source, kernels, refused or {})
     parameters = data.get("parameters", {})
@@ -202,9 +202,16 @@ def load(
         )
     for id, configurations in campaign.configurations.items():
         kernel = chosen[id]
-        if not configurations and set(kernel.element_types) & set(element_types):
+        fits = set(kernel.element_types) & set(element_types)
+        layouts = dict.fromkeys(layout for layout, _ in campaign.forms(kernel.kind))
+        if not configurations and fits and layouts.keys() & set(kernel.layouts):
             raise InputError(
-                f"{source}: layout: got {', '.join(campaign.layouts(kernel.kind))}; {id} supports "
+                f"{source}: batch: got more than 1; {id} {NO_BATCH}: its header does not say "
+                "`batch: true`; expected 1"
+            )
+        if not configurations and fits:
+            raise InputError(
+                f"{source}: layout: got {', '.join(layouts)}; {id} supports "
                 f"{', '.join(kernel.layouts)} only, as `layouts` in its header says; expected one "
                 "of these"
             )
@@ -232,7 +239,7 @@ def _choose(
     refused: Mapping[str, InputError],
 ) -> dict[str, Kernel]:
     """Return the kernels that a campaign names. A pattern leaves out those that are not `fitting`,
-    with none of its element types or layouts.
+    with none of its element types, layouts and batches.
     """
     for id, error in refused.items():
         if patterns == "all" or any(id in _ids(pattern, [id]) for pattern in patterns):

@@ -22,13 +22,18 @@ ARGUMENTS = (
     "int M, int N, int K, Acc alpha, const T *A, int lda, const T *B, int ldb, Acc beta, T "
     "*C, int ldc"
 )
-"""What every launch of a kernel gets, and a pointer to the workspace if the header asks for one."""
+"""What every launch of a kernel gets."""
 SUFFIXES = {"cuda": (".cu", ".ptx", ".py"), "cpu": (".c",)}
 """The languages of a device kind's kernels, by the suffixes of their files: CUDA C++, PTX and
 Triton; C. The first is the usual one.
 """
 KIND_OF = {suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffixes}
 """The device kind of a file with one of these suffixes."""
+NO_BATCH = "supports one product at a time only, no batch"
+BATCH = "typedef struct { int count; long long stride_a, stride_b, stride_c; } Batch;"
+"""What a kernel gets by value after `ldc` where it is compiled for a batch: the number of products,
+and the elements from one matrix to the next.
+"""
 MAX_THREADS = 1024
 """The most threads per block on every CUDA device (CUDA C++ Programming Guide, "Technical
 Specifications per Compute Capability").
@@ -80,11 +85,13 @@ class Configuration:
     build: Build = ()
     layout: str = "nn"
     """The layout of the problems that it is compiled for."""
+    batched: bool = False
+    """Whether these are batches."""
 
     @classmethod
     def of(cls, element_type: str, label: str) -> "Configuration":
         """Return the configuration with a label such as `BM=128 BN=64` or `BM=128 BN=64
-        compiler=nvrtc layout=nt`.
+        compiler=nvrtc layout=nt batched`.
         """
         parameters, build, layout = [], [], "nn"
         for part in label.split():
@@ -95,7 +102,8 @@ class Configuration:
                 layout = value
             elif value:
                 parameters.append((name, int(value)))
-        return cls(element_type, tuple(parameters), tuple(build), layout)
+        batched = label.endswith("batched")
+        return cls(element_type, tuple(parameters), tuple(build), layout, batched)
 
     @property
     def assignments(self) -> list[str]:
@@ -109,7 +117,8 @@ class Configuration:
 
     @property
     def _words(self) -> list[str]:
-        return [*self.assignments, *([f"layout={self.layout}"] if self.layout != "nn" else [])]
+        layout = [f"layout={self.layout}"] if self.layout != "nn" else []
+        return [*self.assignments, *layout, *(["batched"] if self.batched else [])]
 
     @property
     def label(self) -> str:
@@ -117,6 +126,11 @@ class Configuration:
         parameters.
         """
         return " ".join(self._words) or "-"
+
+    @property
+    def form(self) -> tuple[str, bool]:
+        """What it is compiled for, as `Problem.form`."""
+        return self.layout, self.batched
 
     @property
     def compiler(self) -> str:
@@ -177,6 +191,8 @@ class Kernel:
     element_types: Sequence[str] = ("float32",)
     layouts: Sequence[str] = ("nn",)
     """The layouts of A and B that it supports, each of which it is compiled for."""
+    batch: bool = False
+    """Whether it supports batches, for which it is compiled apart."""
     uses: Sequence[str] = ()
     """Libraries of headers that are in no `kernels/include`, by their names in
     `toolchain.LIBRARIES`.
@@ -284,17 +300,25 @@ class Kernel:
         element_types: Sequence[str],
         builds: Sequence[Build] = ((),),
         layouts: Sequence[str] = ("nn",),
+        batched: Sequence[bool] = (False,),
     ) -> Iterator[tuple[Configuration, str]]:
         """Yield the product of the swept lists, then the declared assignments, each with the reason
         why it is not legal, or "".
 
         `lists` are the campaign's. A list replaces the header's `sweep` of that parameter, and any
         list replaces `configurations`. The configurations of a kernel in CUDA C++ are compiled in
-        every way of `builds`, and all for each of `layouts` that the kernel supports. Raises
-        `InputError` if there are more than `MAX_CONFIGURATIONS`.
+        every way of `builds`, and all for each of `layouts` and `batched` that the kernel supports.
+        Raises `InputError` if there are more than `MAX_CONFIGURATIONS`.
         """
         builds = builds if self.path.suffix == ".cu" else ((),)
-        ways = [(build, layout) for layout in layouts if layout in self.layouts for build in builds]
+        ways = [
+            (build, layout, several)
+            for layout in layouts
+            if layout in self.layouts
+            for several in batched
+            if self.batch or not several
+            for build in builds
+        ]
         most = MAX_CONFIGURATIONS // max(1, len(ways))
         swept = {
             name: lists.get(name, self.sweep.get(name, [default]))
@@ -423,6 +447,19 @@ class Kernel:
         names = self.names(configuration, given)
         return [tensor_map(entry, names) for entry in self.tensor_maps]
 
+    def arguments(self, configuration: Configuration) -> str:
+        """Return what every launch gets: `ARGUMENTS`, then the batch, a pointer to the workspace and
+        the tensor maps, if there are any.
+        """
+        return ", ".join(
+            [
+                ARGUMENTS,
+                *(["Batch batch"] if configuration.batched else []),
+                *(["void *workspace"] if self.workspace else []),
+                *(f"TensorMap {entry['of'].lower()}_map" for entry in self.tensor_maps),
+            ]
+        )
+
     @property
     def geometry(self) -> list[Any]:
         """How the kernel is launched, as plain data. This and the binary decide everything that the
@@ -442,7 +479,7 @@ class Kernel:
 
     def unmet_need(self, configuration: Configuration, given: Mapping[str, Number]) -> str:
         """Return the need that the problem or the device does not meet, or ""."""
-        if reason := self.other_layout(configuration, given):
+        if reason := self.unsupported(configuration, given):
             return reason
         names = self.names(configuration, given)
         for need in self.needs:
@@ -454,10 +491,12 @@ class Kernel:
                 return f"tensor_maps[{index}]: {reason}"
         return ""
 
-    def other_layout(self, configuration: Configuration, given: Mapping[str, Number]) -> str:
-        """Return why the problem is one of another layout than the configuration is compiled for,
-        or "".
+    def unsupported(self, configuration: Configuration, given: Mapping[str, Number]) -> str:
+        """Return why the problem is a batch, or one of another layout than the configuration is
+        compiled for, or "".
         """
+        if (given.get("batch", 1) > 1) != configuration.batched:
+            return "is compiled for batches" if configuration.batched else NO_BATCH
         own = transposes(configuration.layout)
         if all(given.get(name, value) == value for name, value in own.items()):
             return ""
@@ -468,8 +507,8 @@ class Kernel:
         own line numbers.
 
         They are constants rather than -D macros: a macro named `T` or `BM` would also rewrite the
-        toolkit's own headers. Only a layout, and a type `OUT` of C that is not `T`, are defined by
-        macros, which code may ask for by `#if`, and the layout `nn` by none.
+        toolkit's own headers. Only a layout, a batch, and a type `OUT` of C that is not `T`, are defined
+        by macros, which code may ask for by `#if`; the layout `nn` and one product by none.
         """
         if self.path.suffix == ".ptx":  # which has no constants to set
             return self.text
@@ -493,10 +532,13 @@ class Kernel:
         else:
             lines = [f"typedef {element.c_type} T;", f"typedef {element.accumulator} Acc;"]
             lines += [f"enum {{ {name} = {value} }};" for name, value in parameters.items()]
-            lines.append(f"void gemm({ARGUMENTS});")  # so that the compiler refuses other arguments
         if configuration.layout != "nn":
             constants = transposes(configuration.layout).items()
             lines += [f"#define {name} {value}" for name, value in constants]
+        if configuration.batched:
+            lines += ["#define BATCH 1", BATCH]
+        if self.kind == "cpu":  # so that the compiler refuses other arguments
+            lines.append(f"void gemm({self.arguments(configuration)});")
         return "\n".join([*lines, f'#line 1 "{self.path.name}"', self.text])
 
 

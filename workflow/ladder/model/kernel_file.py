@@ -57,6 +57,7 @@ _OF_PROBLEM = (
 _LANGUAGES = {
     "parameters": (".cu", ".py", ".c"),
     "uses": (".cu",),
+    "batch": (".cu", ".c"),
     "multiples": (".py",),
     **dict.fromkeys(("block", "grid", "dynamic_shared"), (".cu", ".ptx", ".py")),
     **dict.fromkeys(("architecture", "then", "workspace", "tensor_maps"), (".cu", ".ptx")),

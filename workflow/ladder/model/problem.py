@@ -1,14 +1,19 @@
 """A GEMM problem: sizes, element type, scalars, padding, and how its operands are drawn."""
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ladder.core.types import ELEMENT_TYPES, flops
+from ladder.core.types import ELEMENT_TYPES, USUAL, flops
 
-VARIED = ("alpha", "beta", "padding", "offset", "distribution", "layout")
+VARIED = ("alpha", "beta", "padding", "offset", "distribution", "layout", "batch")
 """Keys of an entry of `problems` that override the campaign's."""
+PIECE_BYTES, GAP_BYTES = 16, 128
+"""Strides of a batch are multiples of `PIECE_BYTES`, as tensor maps need it. Behind every matrix are
+so many times `GAP_BYTES`: 1 behind one of A, 2 of B, 3 of C, so that a mix-up shows.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,18 @@ class Problem:
     seed: int = 0
     layout: str = "nn"
     """One of `types.LAYOUTS`: that of A, then that of B."""
+    batch: int = 1
+    """The number of products, each of matrices of its own, `strides` apart."""
+
+    @property
+    def batched(self) -> bool:
+        """Whether there are several products."""
+        return self.batch > 1
+
+    @property
+    def form(self) -> tuple[str, bool]:
+        """What kernels are compiled for: the layout, and whether the problem is batched."""
+        return self.layout, self.batched
 
     @property
     def transposed(self) -> tuple[bool, bool, bool]:
@@ -66,10 +83,13 @@ class Problem:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields, without a layout `nn`: as plans have them, and digests of older programs."""
+        """The fields, without a layout `nn` and a batch of 1: as plans have them, and digests of
+        older programs.
+        """
         fields = dict(vars(self))
-        if self.layout == "nn":
-            del fields["layout"]
+        for name, usual in USUAL.items():
+            if fields[name] == usual:
+                del fields[name]
         return fields
 
     @property
@@ -112,30 +132,50 @@ class Problem:
         """The largest power of two, at most 16, that divides the byte address of A, of B and of
         C.
         """
-        shifts = map(int.__mul__, self.offsets, self.sizes)
+        shifts = map(operator.mul, self.offsets, self.sizes)
         return [min(16, shift & -shift) if shift else 16 for shift in shifts]
 
     @property
     def flops(self) -> int:
-        return flops(self.m, self.n, self.k)
+        return flops(self.m, self.n, self.k, self.batch)
+
+    def tflops(self, us: float) -> float:
+        """Return the throughput in TFLOP/s of a launch that takes so many microseconds."""
+        return self.flops / us * 1e-6
 
     @property
     def bytes(self) -> int:
         """Bytes of device memory that a measurement takes: the operands, and what float64
         verification adds.
         """
-        wide = 8 * (self.m * self.k + self.k * self.n + 2 * self.m * self.n)
-        return sum(map(int.__mul__, self._elements, self.sizes), wide)
+        wide = 8 * self.batch * (self.m * self.k + self.k * self.n + 2 * self.m * self.n)
+        return sum(map(operator.mul, self._elements, self.sizes), wide)
+
+    @property
+    def strides(self) -> list[int]:
+        """Elements from the beginning of a matrix of A, of B and of C to that of the next one."""
+        leading = self.lda, self.ldb, self.ldc
+        strides = []
+        for gaps, (size, (rows, _), ld) in enumerate(
+            zip(self.sizes, self.shapes, leading, strict=True), 1
+        ):
+            length = size * rows * ld
+            strides.append((length + -length % PIECE_BYTES + gaps * GAP_BYTES) // size)
+        return strides
 
     @property
     def least_bytes(self) -> int:
         """Bytes of A, B and C, without padding."""
         of_a, of_b, of_c = self.sizes
-        return of_a * self.m * self.k + of_b * self.k * self.n + of_c * self.m * self.n
+        return self.batch * (
+            of_a * self.m * self.k + of_b * self.k * self.n + of_c * self.m * self.n
+        )
 
     @property
     def _elements(self) -> list[int]:
         """Elements of memory of A, of B and of C, with the padding of their rows."""
+        if self.batched:
+            return [self.batch * stride for stride in self.strides]
         leading = self.lda, self.ldb, self.ldc
         return [rows * ld for (rows, _), ld in zip(self.shapes, leading, strict=True)]
 
@@ -145,7 +185,7 @@ class Problem:
         C, and NumPy's float64 reference.
         """
         a, b, c = self._elements
-        wide = 8 * (2 * (self.m * self.k + self.k * self.n) + 7 * self.m * self.n)
+        wide = 8 * self.batch * (2 * (self.m * self.k + self.k * self.n) + 7 * self.m * self.n)
         return ELEMENT_TYPES[self.element_type].size * (2 * (a + b) + 3 * c) + wide
 
     def names(self) -> dict[str, float]:
@@ -165,6 +205,8 @@ class Problem:
             "alignment_b": b,
             "alignment_c": c,
             **transposes(self.layout),
+            "batch": self.batch,
+            **{f"stride_{each}": stride for each, stride in zip("abc", self.strides, strict=True)},
         }
 
 

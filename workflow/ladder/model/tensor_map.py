@@ -49,6 +49,10 @@ class TensorMap:
     """Bytes per element."""
     aligned: bool = True
     """Whether its rows begin at multiples of `PIECE` bytes."""
+    count: int = 1
+    """The matrices of a batch, which are the third dimension of a map; 1 for a map of two."""
+    stride: int = 0
+    """Bytes from one of them to the next."""
 
 
 def expressions(entry: Mapping[str, Any], names: Mapping[str, Number]) -> dict[str, Any]:
@@ -75,6 +79,9 @@ def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorM
     at, width, height, pitch = (
         evaluate_int(entry[key], names) for key in ("at", "width", "height", "pitch")
     )
+    of_batch = entry["of"] != "workspace" and names.get("batch", 1) > 1
+    count = int(names["batch"]) if of_batch else 1
+    stride = int(names[f"stride_{entry['of'].lower()}"] * entry["size"]) if of_batch else 0
     across, down = (evaluate_int(extent, names) for extent in entry["box"])
     aligned = (
         entry["of"] == "workspace"
@@ -90,6 +97,8 @@ def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorM
         evaluate_int(entry["swizzle"], names),
         entry["size"],
         aligned,
+        count,
+        stride,
     )
 
 
@@ -105,16 +114,18 @@ def encoded(matrix: TensorMap, element_type: str, address: int) -> bytes:
     if not matrix.aligned:
         return bytes(MAP_BYTES)
     swizzle = f"{matrix.swizzle}B" if matrix.swizzle else "NONE"
+    several = int(matrix.count > 1)
+    extents = [matrix.width, matrix.height, *([matrix.count] * several)]
     element = ELEMENT_TYPES[element_type]
     data = "uint8" if matrix.size == 1 else (element.of_c if matrix.of == "C" else element).name
     status, made = driver.cuTensorMapEncodeTiled(
         driver.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{data.upper()}"],
-        2,
+        len(extents),
         address,
-        [driver.cuuint64_t(extent) for extent in (matrix.width, matrix.height)],
-        [driver.cuuint64_t(matrix.pitch)],
-        [driver.cuuint32_t(extent) for extent in matrix.box],
-        [driver.cuuint32_t(1)] * 2,
+        [driver.cuuint64_t(extent) for extent in extents],
+        [driver.cuuint64_t(each) for each in (matrix.pitch, *([matrix.stride] * several))],
+        [driver.cuuint32_t(extent) for extent in (*matrix.box, *([1] * several))],
+        [driver.cuuint32_t(1)] * len(extents),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         driver.CUtensorMapSwizzle[f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"],
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
-from ladder.core.types import FAILED
+from ladder.core.types import FAILED, USUAL
 from ladder.storage.columns import schema
 from ladder.storage.dataset_layout import confirmations
 
@@ -146,12 +146,14 @@ def columns(path: Path, names: Sequence[str] = SCHEMA.names, check: bool = True)
     return pa.concat_tables([every, ours], promote_options="default")
 
 
-def with_layouts(table: pa.Table) -> pa.Table:
-    """Return a table of `columns` in which older samples have the layout `nn` too. This imports
-    pandas.
+def with_usual(table: pa.Table) -> pa.Table:
+    """Return a table of `columns` in which older samples have the values of `USUAL` too. This
+    imports pandas.
     """
-    place = table.column_names.index("layout")
-    return table.set_column(place, "layout", table["layout"].fill_null("nn"))
+    for name, value in USUAL.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, table[name].fill_null(value))
+    return table
 
 
 def rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -160,9 +162,9 @@ def rows(table: pa.Table) -> list[dict[str, Any]]:
     for name in set(THREES) & set(table.column_names):
         for row in made:
             row[name] = number(row[name])
-    if "layout" in table.column_names:
+    for name in USUAL.keys() & set(table.column_names):
         for row in made:
-            row["layout"] = row["layout"] or "nn"
+            row[name] = row[name] or USUAL[name]
     return made
 
 
