@@ -149,7 +149,8 @@ class Problem:
         verification adds.
         """
         wide = 8 * self.batch * (self.m * self.k + self.k * self.n + 2 * self.m * self.n)
-        return sum(map(operator.mul, self._elements, self.sizes), wide)
+        moved = zip(self._elements, self.sizes, strict=True)
+        return wide + sum(elements * size for elements, size in moved)
 
     @property
     def strides(self) -> list[int]:
