@@ -85,11 +85,12 @@ def search(
     `use` gives a problem to the device, and returns the names that it and the device have.
     """
     dice, start = Random(seed), now()
+    types = sorted({configuration.element_type for _, configuration, _ in ways})
     launches = dict.fromkeys((kernel.name for kernel, _, _ in ways), 0)
     problems, yielded, passed = 0, 0.0, 0.0
     incorrect: list[dict[str, str]] = []
     while passed < seconds or not problems:
-        problem = drawn(dice, dice.choice(OF_CUDA))
+        problem = drawn(dice, dice.choice(types))
         names = use(problem)
         able = [
             (kernel, configuration, verify)

@@ -59,7 +59,8 @@ def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[P
     p = dict(configuration.parameters)
     rows, columns = 10 * p.get("BM", 128) - 5, (sm_count // 10 + 4) * p.get("BN", 128) - 4
     problem = Problem(rows, columns, 48, kernel.element_types[0], beta=0.5, padding="0,16,0")
-    return [exactly(replace(problem, layout=kernel.layouts[0]), kernel.precision)]
+    lying = replace(problem, layout=kernel.layouts[0], batch=1 + 2 * configuration.batched)
+    return [exactly(lying, kernel.precision)]
 
 
 def compiled(

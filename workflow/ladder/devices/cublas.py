@@ -215,7 +215,7 @@ class Cublas:
         bind = partial(problem.bind, algorithm)
         try:
             # loads its code, which must not happen while the stream waits
-            bind(*self.device.spare())()
+            bind(*self.device.first())()
         except cublasLt.cuBLASLtError as error:
             raise Refused(
                 "not_supported", f"cuBLASLt offers this algorithm and refuses it: {error}"

@@ -535,8 +535,8 @@ class Operands:
 
         for number, row, col in picked:
             first_a, first_b, first_c = (
-                first + dtype.itemsize * number * stride
-                for first, stride in zip(firsts, given.strides, strict=True)
+                first + size * number * stride
+                for first, size, stride in zip(firsts, given.sizes, given.strides, strict=True)
             )
             place = (number * given.m + row) * given.n + col
             cuda.memcpy_dtoh(got, self._scratch("r") + 8 * place)

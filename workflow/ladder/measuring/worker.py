@@ -97,8 +97,8 @@ class Worker:
         self.present: Any = None
         self.small: dict[Problem, Any] = {}
         """The operands of the gauntlet's problems."""
-        self.took: dict[tuple[Candidate, int, int, int], float] = {}
-        """Roughly the microseconds of a launch on an M, N and K on which it was checked."""
+        self.took: dict[tuple[Candidate, int, int, int, int], float] = {}
+        """Roughly the microseconds of a launch on an M, N, K and batch on which it was checked."""
 
     def answers(self, request: Request) -> Iterator[Answer]:
         """Do a request; yield all answers to it but the last."""
@@ -140,8 +140,9 @@ class Worker:
             case protocol.Time():
                 yield from self._time(request)
 
-    def _checked(self, candidate: Candidate) -> tuple[Candidate, int, int, int]:
-        return candidate, self.given.m, self.given.n, self.given.k
+    def _checked(self, candidate: Candidate) -> tuple[Candidate, int, int, int, int]:
+        given = self.given
+        return candidate, given.m, given.n, given.k, given.batch
 
     def _judge(self, launch: Launch, problem: Problem) -> Verdict:
         return _verdict(self.device.check(launch), problem, launch)
