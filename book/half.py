@@ -60,17 +60,15 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
     )
     parts = zip(names, groups(data, rows), strict=True)
     known = {what: [*zip(*group, strict=True)][1:] for what, group in parts if group}
-    means = [
-        f"{geometric_mean(of[0]):.2f} ({geometric_mean(of[1]):.2f}) on {len(of[0])} {what}"
-        for what, of in known.items()
-    ]
+    on = [f"{geometric_mean(of[0]):.2f} on {len(of[0])} {what}" for what, of in known.items()]
+    over = [f"{geometric_mean(of[1]):.2f}" for of in known.values()]
     chosen, fastest = ([ratio for of in known.values() for ratio in of[place]] for place in (0, 1))
     ahead, of_fastest = (sum(ratio >= 1 for ratio in ratios) for ratios in (chosen, fastest))
     # a search labels the algorithm that it finds with all its parameters
     searched = data.summary["configuration"].str.startswith("ID=").any()
     timed = "a search" if searched else f"up to {ALGORITHMS}"
     return (
-        f"geometric mean speedup over cuBLAS's choice (over the fastest of {timed} of its "
-        f"algorithms): {', '.join(means)}; {min(chosen):.2f} ({min(fastest):.2f}) on the worst. "
-        f"Ahead on {ahead} ({of_fastest}) of {len(rows)}"
+        f"speedup over cuBLAS's choice (geometric means): {', '.join(on)}; {min(chosen):.2f} on the "
+        f"worst, ahead on {ahead} of {len(rows)}. Over the fastest of {timed} of its algorithms: "
+        f"{', '.join(over)}; {min(fastest):.2f} on the worst, ahead on {of_fastest}"
     )
