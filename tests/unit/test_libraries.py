@@ -202,7 +202,7 @@ device = SimpleNamespace(
     spare=lambda: (1, 2, 3),
     time_calls=time_calls,
 )
-matmul = Matmul(device, cublasLt.create(), (4, 32 << 20), (68, 0, 0))
+matmul = Matmul(device, cublasLt.create(), (4, 32 << 20), (68, 0, 0, 0), False)
 found = matmul.search()
 print(json.dumps([
     list(matmul.spaces()),

@@ -54,13 +54,14 @@ def publish(published, name, run):
 
 def test_datasets_of_a_campaign_and_published_ones_have_the_same_files(tmp_path):
     """The featured datasets of the headline's campaign are compared."""
-    for name in ("cpu-b/default", "nvidia-a/default", "nvidia-b/default", "nvidia-c/mine"):
+    groups = "cpu-b/default", "nvidia-a/default", "nvidia-b/default", "nvidia-c/mine"
+    for name in groups:
         publish(tmp_path, name, "1")
     publish(tmp_path, "nvidia-b/default", "2")
     (tmp_path / "claims.json").touch()
     several = [GPU, CPU, replace(GPU, slug="nvidia-z")]
     own = made(several, figures={"formats": ["pdf"]}).datasets
-    published = datasets.published(tmp_path)
+    published = datasets.published(tmp_path, groups)
     assert own.formats == ["pdf"]
     assert list(published.formats) == made().datasets.formats == []
     assert own.compared == {"cuda": ["nvidia-x", "nvidia-z"], "cpu": ["cpu-y"]}
@@ -74,7 +75,7 @@ def test_datasets_of_a_campaign_and_published_ones_have_the_same_files(tmp_path)
         assert set(several.files("a", kind="cpu")) < set(several.files("a"))
         assert several.comparisons() == [f"{folder}/compared-cuda.svg"]
         assert several.page() == [f"{folder}/index.html"]
-    nothing = datasets.published(Path("/nowhere"))
+    nothing = datasets.published(Path("/nowhere"), [])
     assert made().datasets.comparisons() == nothing.comparisons() == nothing.page() == []
 
 

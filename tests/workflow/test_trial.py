@@ -587,7 +587,10 @@ def test_a_kernel_is_tried_in_each_layout_that_is_asked(trials):
     [
         ("right()", "correct; "),
         ("right() if z == 0 else None", "this: only the first matrix of the batch is written"),
-        ("right(); a[0, 0] += z == 2", "elements of A and B were overwritten"),
+        (
+            "right(); a[0, 0] += z == 2 and a.shape == (32, 32)",
+            "elements of A and B were overwritten",
+        ),
     ],
 )
 def test_a_batch_is_tried_and_what_is_wrong_with_it_told(trials, does, answer):
