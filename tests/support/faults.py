@@ -316,7 +316,7 @@ MACHINE = {
         "measured by version v2 of the measuring code; expected v1",
     ),
     "missing": Fault(
-        "a sample file that is missing, or is another than the one whose finalists were confirmed",
+        "a sample file that is missing, or differs from the one whose finalists were confirmed",
         "test_files_that_do_not_belong_together_are_refused",
         "error",
         "confirms other samples than those in samples/: b.float32 is missing",
