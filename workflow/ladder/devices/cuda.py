@@ -45,7 +45,7 @@ FREE_SHARED = 48 << 10
 OF_SMS = ("sm_count", "clusters_of_4")
 """The values of a device that are smaller with fewer multiprocessors."""
 BUSY_ROUNDS = 2_000
-"""Of multiply-adds, with which other work keeps half of the device busy: some 2 ms on an H200."""
+"""Of multiply-adds, with which other work keeps half of the device busy when a launch begins."""
 READING_SECONDS = 0.02
 """How long a reading of NVML serves; it takes the host about a millisecond."""
 
