@@ -97,7 +97,7 @@ def gates(story: Story) -> str:
         middles = [median(value for value, *_ in each) for each in ratios]
         halves = [median(math.sqrt(high / low) - 1 for _, low, high in each) for each in ratios]
         lines.append(["speed, head / base, median", *(f"{each:.3f}" for each in middles)])
-        lines.append(["half of its interval, median", *(f"{100 * each:.1f} %" for each in halves)])
+        lines.append(["half of its interval, median", *(f"{100 * each:.2f} %" for each in halves)])
         changes = [f"{by} % slower" if int(by) else "unchanged" for by in answer.measured]
         head = f"On `{answer.device}`{stale(story, answer, ' (', ')')}:"
         tables.append(f"{head}\n\n{markdown_table(['', *changes], lines)}")
