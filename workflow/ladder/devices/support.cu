@@ -92,7 +92,8 @@ __device__ void draw_wide(Draw d, long long skip, long long count, long long row
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count * rows * cols; i += (long long)gridDim.x * blockDim.x) {
     const long long row = i / cols % rows, col = i % cols;
     const Draw own = of_batch(d, first + i / (rows * cols));
-    const double value = double(T(d.transposed ? stored(own, skip + col, row) : stored(own, skip + row, col)));
+    const long long at_row = skip + (d.transposed ? col : row), at_col = d.transposed ? row : col;
+    const double value = double(T(stored(own, at_row, at_col))) * factor_at(own, at_row, at_col);
     out[i] = absolute ? fabs(value) : value;
   }
 }
@@ -189,15 +190,17 @@ __device__ double sign(u64 secret, long long j) { return mix(secret + j) & 1 ? 1
 __device__ long long lines_of(Place p, Draw d) { return d.transposed ? p.ld : p.rows; }
 __device__ long long across_of(Place p, Draw d) { return d.transposed ? p.rows : p.ld; }
 
-// An element of such a line: its row and column in memory, its place in the buffer, whether it is in the matrix, and its value.
+// An element of such a line: its row and column in memory, its place in the buffer, whether it is in the matrix, its value, and by what this is
+// multiplied.
 template <class T>
 struct Element {
   long long row, col, at;
   bool inside;
   T value;
+  double factor;
   __device__ Element(Place p, Draw d, long long line, long long other)
       : row(d.transposed ? other : line), col(d.transposed ? line : other), at(p.first + row * p.ld + col), inside(col < p.cols),
-        value(T(inside ? stored(d, row, col) : 0.0)) {}
+        value(T(inside ? stored(d, row, col) : 0.0)), factor(factor_at(d, row, col)) {}
   __device__ bool changed(const T* buffer) const { return ((const typename Bits<T>::type*)buffer)[at] != (inside ? bits(value) : canary<T>(at)); }
 };
 
@@ -223,7 +226,7 @@ __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long l
       changed += element.changed(buffer);
       const long long col = d.transposed ? element.row - skip : element.col;
       if (!element.inside || col < 0 || col >= N) continue;
-      const double value = double(element.value);
+      const double value = double(element.value) * element.factor;
       sum += sign(secret, col) * value, square += (unit * value) * (unit * value);
     }
     sum = total_of(sum), square = total_of(square);
@@ -258,7 +261,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
       changed += element.changed(buffer);
       const long long k = d.transposed ? element.row - skip : element.col;
       if (!element.inside || k < 0 || k >= d.k) continue;
-      const double value = double(element.value);
+      const double value = double(element.value) * element.factor;
       z += value * w[k], a2 += (unit * value) * (unit * value);
     }
     const long long of_c = d.transposed ? line : line - skip;
@@ -319,6 +322,7 @@ FOR_RESULT(float16, __half)
 FOR_RESULT(bfloat16, __nv_bfloat16)
 FOR_TYPE(float8_e4m3, __nv_fp8_e4m3, __nv_bfloat16)
 FOR_TYPE(float8_e4m3_float16, __nv_fp8_e4m3, __half)
+FOR_TYPE(float8_e4m3_blocks, __nv_fp8_e4m3, __nv_bfloat16)
 
 // Peak FP32 rate: every thread makes `rounds` times 1024 independent multiply-adds in registers, 8 chains of 128. The loop itself (a counter,
 // a comparison, a branch) then takes 3 instructions in a thousand.
