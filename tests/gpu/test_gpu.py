@@ -796,7 +796,11 @@ def test_the_caches_are_faster_than_the_memory_behind_them(gpu):
 
 @pytest.mark.parametrize(
     ("rate", "element_type", "tensor_cores"),
-    [("fp32_tflops", "float32", False), ("tensor_16_bit_tflops", "float16", True)],
+    [
+        ("fp32_tflops", "float32", False),
+        ("tensor_16_bit_tflops", "float16", True),
+        ("tensor_8_bit_tflops", "float8_e4m3", True),
+    ],
 )
 def test_peaks_are_near_what_the_highest_clock_allows(gpu, rate, element_type, tensor_cores):
     environment = {"kind": "cuda", "attributes": gpu.describe(), "peaks": gpu.peaks()}

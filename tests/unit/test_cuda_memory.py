@@ -203,10 +203,11 @@ def test_a_launch_that_only_multiplies_has_the_operations_of_its_loops(support):
     launches = cuda_peaks.arithmetic(loads, 4, tensor_cores=True)
     for call, _ in launches.values():
         call()
-    # of a thread's eight sums, 128 times; and products of a warpgroup
+    # of a thread's eight sums, 128 times; and products of a warpgroup, 8 times 64 x 256 x 16 or 32
     work = {
         "peak_fma": ("fp32_tflops", lambda threads: threads * 128 * 8),
-        "peak_tensor": ("tensor_16_bit_tflops", lambda threads: threads // 128 * 8 * 64 * 256 * 16),
+        "peak_tensor_16": ("tensor_16_bit_tflops", lambda threads: threads // 128 * 2**21),
+        "peak_tensor_8": ("tensor_8_bit_tflops", lambda threads: threads // 128 * 2**22),
     }
     for function, (rate, multiply_adds) in work.items():
         (((blocks, _), (threads, *_), (rounds, *_)),) = loads.queued[function]
