@@ -92,11 +92,11 @@ def gemm(
         sizes = [(steps, m), (-(-n // 128), steps + -steps % 4)]
     if len(scales) != len(sizes):
         raise ValueError(f"got {len(scales)} arrays of scales; expected {len(sizes)}")
-    for name, array, size in zip(("scales_a", "scales_b"), scales, sizes, strict=False):
+    for name, array, shape in zip(("scales_a", "scales_b"), scales, sizes, strict=False):
         at, rows, columns, ld = _matrix(name, _interface(name, array, stream))
-        if (rows, columns) != size or ld != columns:
-            expected_size = f"{size[0]} x {size[1]} without padding"
-            raise ValueError(f"{name}: got {rows} x {columns}; expected {expected_size}")
+        if (rows, columns) != shape or ld != columns:
+            wanted = f"{shape[0]} x {shape[1]} without padding"
+            raise ValueError(f"{name}: got {rows} x {columns}; expected {wanted}")
         at_scales.append(c_void_p(at))
     if arrays["c"]["data"][1]:
         raise ValueError("c: got a read-only array; expected one to write to")
