@@ -25,7 +25,7 @@ import answer
 from answer import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.places import HOME
-from ladder.core.types import LAYOUTS, OF_8_BITS, OF_CUDA
+from ladder.core.types import ELEMENT_TYPES, LAYOUTS, OF_8_BITS, OF_CUDA
 from ladder.devices.lock import first_gpu
 from ladder.measuring.gauntlet import describe
 from ladder.measuring.verify import Verdict, judge
@@ -68,7 +68,7 @@ def drawn(dice: Random, element_type: str) -> Problem:
         distribution=dice.choice(("uniform", "mixed")),
         seed=dice.randrange(1000),
         layout=layout,
-        batch=dice.choice((1, 1, 2, 5)),
+        batch=1 if ELEMENT_TYPES[element_type].block else dice.choice((1, 1, 2, 5)),
     )
 
 

@@ -27,7 +27,8 @@ accesses:
 // The elements of a thread are not adjacent but lie as far apart as there are threads. So adjacent threads read adjacent columns
 // of sB, without bank conflicts, and write adjacent elements of C.
 //
-// What holds it back: each load moves one element, and all threads wait for global memory twice a tile.
+// What holds it back: each load moves one element, and all threads wait for global memory twice a tile. In other layouts than NN a transpose is
+// stored down the columns of a padded tile (docs/ladder/layouts.md).
 
 #include "layout.h"
 #include "store.cuh"

@@ -33,7 +33,7 @@ accesses:
 // once. If a row does not begin on a 16-byte boundary, the same code runs with `VECTOR` false, one element at a time.
 //
 // What holds it back: all threads still wait for global memory twice a tile. And storing a row of A as a column sends the threads
-// of a warp to a few banks.
+// of a warp to a few banks. In NT and TT, B is stored transposed too, an element at a time (docs/ladder/layouts.md).
 
 #include "vector.cuh"
 

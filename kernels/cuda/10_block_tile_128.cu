@@ -30,7 +30,8 @@ accesses:
 // 128-bit shared loads, and all else (global loads, guards, stores to shared memory, the barrier) happens once in BK steps.
 //
 // What holds it back: those shared loads still take issue slots and bandwidth, and the data go from global to shared memory by way of
-// registers. A wider TN lowers the first cost; asynchronous copies would remove the second.
+// registers. A wider TN lowers the first cost; asynchronous copies would remove the second. In NT and TT, B is stored transposed too, an element at
+// a time (docs/ladder/layouts.md).
 
 #include "tile.cuh"
 

@@ -30,7 +30,8 @@ accesses:
 // read nothing writes zeros, so the edges of the matrices need no code of their own.
 //
 // What holds it back: a multiply-add reads three registers, more than the register file gives in a clock unless one of them was read just
-// before. Rung 13 puts the multiply-adds in an order in which that is so.
+// before. Rung 13 puts the multiply-adds in an order in which that is so. In NT and TT, B is transposed on its way too, an element a copy in place
+// of four (docs/ladder/layouts.md).
 
 #include "async.cuh"
 #include "vector.cuh"

@@ -34,7 +34,8 @@ accesses:
 // how much is moved, only when; they are swept because the compiler makes better or worse code of one or the other.
 //
 // What holds it back: one block for each tile of 128 x 256 leaves SMs idle where there are few tiles, or a few more than SMs. The next
-// three rungs are three answers. Within the loop, what is left are the shared loads, whose results are written to the same banks.
+// three rungs are three answers. Within the loop, what is left are the shared loads, whose results are written to the same banks. In NT and TT, B is
+// transposed on its way too, an element a copy in place of four (docs/ladder/layouts.md).
 
 #include "snake.cuh"
 

@@ -49,7 +49,8 @@ accesses:
 // Long sums have large errors. Tiles of few rows are for a deep K, which cuBLAS cuts into more and shorter sums; there a thread has registers
 // for two tiles of sums, so that one can hold the sums of chunks of K.
 //
-// What holds it back: the parts are written and read once, which is little beside a long K, and the second launch takes some microseconds.
+// What holds it back: the parts are written and read once, which is little beside a long K, and the second launch takes some microseconds. In NT and
+// TT, B is transposed on its way too, an element a copy in place of four (docs/ladder/layouts.md).
 
 #include "snake.cuh"
 

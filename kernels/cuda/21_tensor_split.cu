@@ -52,7 +52,8 @@ global_writes: M * K + K * N + M * N
 //
 // Where B is large and M small, splitting costs more than multiplying: with DIRECT the producers of `product` split B on the way.
 //
-// What holds it back: power. At its full rate a tensor core draws more than the board may, and the clock falls.
+// What holds it back: power. At its full rate a tensor core draws more than the board may, and the clock falls. In NT and TT, 32 lanes read B from
+// 32 rows (docs/ladder/layouts.md).
 
 #include "cluster.cuh"
 #include "layout.h"

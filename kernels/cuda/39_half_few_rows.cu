@@ -31,7 +31,8 @@ global_writes: M * N
 // SMs together then wait for 27 MB at a time. The blocks of a cluster share out K of 64 columns, as in rung 36. Few sums result, so
 // each block reads the others' from their shared memory (rung 14), and stores its part of the rows.
 //
-// What holds it back: the memory that B comes from.
+// What holds it back: the memory that B comes from. In TN and TT, A comes in strips of 64 rows (docs/ladder/layouts.md): few rows copy as much as
+// 64.
 
 #include "cluster.cuh"
 #include "half_operand.cuh"

@@ -41,7 +41,8 @@ global_writes: batch * M * N
 // tile after another; and a tile leaves while the next is multiplied. A cluster of four asks the L2 for less than a pair, but fits on fewer SMs:
 // on an H200 30 at a time, on 120 of 132.
 //
-// What holds it back: low tiles need more bytes a product.
+// What holds it back: low tiles need more bytes a product. In TN and TT, A comes in strips of 64 rows (docs/ladder/layouts.md): a lower tile copies
+// more than it needs.
 
 #include "half_share.cuh"
 #include "half_store.cuh"

@@ -47,7 +47,8 @@ global_writes: batch * M * N
 // rung 35, so that less comes from the L2: most where rows begin at no multiple of 128 bytes. The sums pass through the ring on their way to C,
 // and are transposed there, so that whole lines leave.
 //
-// What holds it back: nobody else is at work on the SM while a block begins, and while it ends.
+// What holds it back: nobody else is at work on the SM while a block begins, and while it ends. In TN and TT, A comes in strips of 64 rows
+// (docs/ladder/layouts.md): a lower tile copies more than it needs.
 
 #include "half_operand.cuh"
 

@@ -36,7 +36,8 @@ global_writes: batch * M * N
 // has begun with all of its own. The tensor cores have as much to do as before. But the first warpgroup is done early, and its columns of C are
 // on their way while the next multiplies.
 //
-// What holds it back: the last warpgroup's columns, and the first box, for which the tensor cores wait at the beginning.
+// What holds it back: the last warpgroup's columns, and the first box, for which the tensor cores wait at the beginning. In TN and TT, A comes in
+// strips of 64 rows (docs/ladder/layouts.md): a lower tile copies more than it needs.
 
 #include "half_operand.cuh"
 

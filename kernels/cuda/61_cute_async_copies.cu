@@ -5,6 +5,7 @@ rival: true
 uses: [cutlass]
 parameters: {BM: 128, BN: 128, BK: 8, STAGES: 4}
 configurations: [{STAGES: 4}, {BK: 16, STAGES: 3}, {BM: 64}]
+layouts: [nn, nt, tn, tt]
 block: [256]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 dynamic_shared: STAGES * BK * (BM + 4 + BN) * element_size
@@ -29,14 +30,26 @@ global_writes: M * N
 
 using namespace cute;
 
+// Of a matrix whose neighbors lie along K, or across it.
+template <bool ALONG>
+__device__ __forceinline__ auto strides(int ld) {
+  if constexpr (ALONG)
+    return make_stride(int64_t(ld), _1{});
+  else
+    return make_stride(_1{}, int64_t(ld));
+}
+// Threads in the order in which their elements lie: HIGH of them, and DEEP along K.
+template <bool ALONG, int HIGH, int DEEP>
+using Threads = Layout<Shape<Int<HIGH>, Int<DEEP>>, conditional_t<ALONG, Stride<Int<DEEP>, _1>, Stride<_1, Int<HIGH>>>>;
+
 extern "C" __global__ void __launch_bounds__(256)
     gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb, T beta, T* C, int ldc) {
   extern __shared__ __align__(16) T ring[];
   const bool vector = vectorizable(M, N, K, A, lda, B, ldb, C, ldc);
 
-  // CuTe has B as N x K. Row-major: neighbors lie along K in A, along N in B and C.
-  const Tensor whole_a = make_tensor(make_gmem_ptr(A), make_shape(M, K), make_stride(int64_t(lda), _1{}));
-  const Tensor whole_b = make_tensor(make_gmem_ptr(B), make_shape(N, K), make_stride(_1{}, int64_t(ldb)));
+  // CuTe has B as N x K. Row-major: neighbors lie along K in A, along N in B and C. What lies transposed has the strides in the other order.
+  const Tensor whole_a = make_tensor(make_gmem_ptr(A), make_shape(M, K), strides<!TRANS_A>(lda));
+  const Tensor whole_b = make_tensor(make_gmem_ptr(B), make_shape(N, K), strides<TRANS_B>(ldb));
   const Tensor whole_c = make_tensor(make_gmem_ptr(C), make_shape(M, N), make_stride(int64_t(ldc), _1{}));
 
   // The tiles of this block: BM x BK x steps, BN x BK x steps, BM x BN.
@@ -55,9 +68,9 @@ extern "C" __global__ void __launch_bounds__(256)
   const Tensor ring_b = make_tensor(make_smem_ptr(ring + STAGES * BK * WIDTH_A), Shape<Int<BN>, Int<BK>, Int<STAGES>>{});
   const Tensor fours_b = tiled_divide(ring_b, Shape<_4, _1>{})(_0{}, _, _, _);
 
-  // What the thread copies: neighboring threads take neighbors along K of A, and along N of B.
-  const auto threads_a = Layout<Shape<Int<256 / BK>, Int<BK>>, Stride<Int<BK>, _1>>{};
-  const auto threads_b = Layout<Shape<Int<BN / 4>, Int<1024 / BN>>>{};
+  // What the thread copies: neighboring threads take neighbors in memory.
+  const auto threads_a = Threads<!TRANS_A, 256 / BK, BK>{};
+  const auto threads_b = Threads<TRANS_B, BN / 4, 1024 / BN>{};
   const auto mine_a = [&](const auto& tile) { return local_partition(tile, threads_a, threadIdx.x); };
   const auto mine_b = [&](const auto& tile) { return local_partition(tile, threads_b, threadIdx.x); };
   const Tensor from_a = mine_a(tile_a(whole_a));
@@ -80,10 +93,10 @@ extern "C" __global__ void __launch_bounds__(256)
       const T* from = &from_b(_, _, step)(i);
       const auto at = at_b(_, _, step)(i);
       const int cols = get<1>(at) < K ? N - get<0>(at) : 0;
-      if (vector)
+      if (vector && !TRANS_B)
         copy_or_zero<4>(shared_address(to), from, cols > 0);
       else
-        for (int j = 0; j < 4; ++j) copy_or_zero<1>(shared_address(to + j), from + j, cols > j);
+        for (int j = 0; j < 4; ++j) copy_or_zero<1>(shared_address(to + j), from + (TRANS_B ? int64_t(j) * ldb : j), cols > j);
     }
     commit();
   };

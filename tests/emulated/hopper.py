@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from host import scales_of
 from ladder.devices.operands import GUARD, scalars
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
@@ -39,8 +40,8 @@ FUNCTION = re.compile(
 CLUSTER = re.compile(r"__cluster_dims__\((.+?), 1, 1\)")
 _RUN = """
 extern "C" const char* run_{name}(int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, Out* C, int ldc,
-                                  const long long* batch, void* workspace, const TensorMap* maps, const unsigned* grid, unsigned block,
-                                  int shared, unsigned seed) {{
+                                  const long long* batch, const float* const* scales, void* workspace, const TensorMap* maps,
+                                  const unsigned* grid, unsigned block, int shared, unsigned seed) {{
   hopper::dice.seed(seed);
   return hopper::run([=] {{ {name}(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc{extra}); }}, {cluster}, grid, block, shared);
 }}
@@ -83,6 +84,7 @@ def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
         pointer = re.search(r"(\w+)\* __restrict__ workspace", match["arguments"])
         batch = "#define BATCH 1" in before
         extra = ", Batch{int(*batch), batch[1], batch[2], batch[3]}" if batch else ""
+        extra += ", scales[0], scales[1]" if "scales_a" in match["arguments"] else ""
         extra += f", static_cast<{pointer[1]}*>(workspace)" if pointer else ""
         extra += "".join(f", maps[{index}]" for index in range(maps))
         cluster = CLUSTER.search(match["attributes"])
@@ -132,6 +134,8 @@ def run(
     alpha, beta = (ctypes.c_float(float(factor)) for factor in scalars(problem))
     a, b, c, workspace = (ctypes.c_void_p(at) for at in (*starts, memory.ctypes.data))
     lda, ldb, ldc = (place.ld for place in places)
+    scales = [_aligned(each.ravel()) for each in scales_of(problem)]
+    at_scales = (ctypes.c_void_p * 2)(*(each.ctypes.data for each in scales))
     arguments = (problem.m, problem.n, problem.k, alpha, a, lda, b, ldb, beta, c, ldc)
     for shape in kernel.launches(configuration, given):
         launch = library[f"run_{shape.function}"]
@@ -139,7 +143,7 @@ def run(
         grid = (ctypes.c_uint * 3)(*shape.grid)
         shape_of_launch = grid, shape.block[0], shape.dynamic_shared, seed
         batch = (ctypes.c_longlong * 4)(problem.batch, *problem.strides)
-        complaint = launch(*arguments, batch, workspace, maps, *shape_of_launch)
+        complaint = launch(*arguments, batch, at_scales, workspace, maps, *shape_of_launch)
         if complaint:
             return complaint.decode()
     return matrices[2]

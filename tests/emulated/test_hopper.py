@@ -54,7 +54,12 @@ def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
     """
     element_type = configuration.element_type
     more = beyond(element_type)
-    unusual = {"padding": f"{8 + more},0,1", "alpha": -0.75, "beta": 0.5, "distribution": "mixed"}
+    unusual = {
+        "padding": f"{8 + more},{4 * more},1",
+        "alpha": -0.75,
+        "beta": 0.5,
+        "distribution": "mixed",
+    }
     chosen = problems_for(kernel, configuration, DEVICE)
     for problem in (
         Problem(330, 264, 136 + more, element_type, padding="0,0,8"),

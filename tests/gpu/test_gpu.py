@@ -64,6 +64,8 @@ def test_cublas_passes_the_gauntlet(gpu, layout, batched, name, element_type):
     precision = PRECISION.get(name, "")
     if element_type not in TYPES_OF.get(name, ELEMENT_TYPES):
         pytest.skip(f"{name} does not have {element_type}")
+    if batched and ELEMENT_TYPES[element_type].block:
+        pytest.skip(f"{element_type} has no batches")
     for problem in problems(element_type, PRECISION.get(name, ""), layout, batched):
         use(gpu, problem)
         for configuration in baseline_configurations(name, element_type):
@@ -396,6 +398,17 @@ def test_what_spoils_a_timed_launch_is_found(gpu, where, element_type, times, la
             assert message in fault(of_wrong.audit, problem)
 
 
+@pytest.mark.parametrize("which", [3, 4])
+def test_scales_that_a_launch_overwrites_are_found(gpu, which):
+    problem = Problem(256, 384, 512, "float8_e4m3_blocks", layout="nt")
+    with given(gpu, problem):
+        right = gpu.sample(gpu.baseline("cublas"), 5)
+        spoil = beside(gpu, lambda *addresses: spoil_at(gpu, addresses[which] + 4, "float32"))
+        of_right, of_wrong = gpu.time_round([right, gpu.sample(spoil, 5)], False, 7)
+        assert fault(of_right.audit, problem) == ""
+        assert "elements of A and B were overwritten" in fault(of_wrong.audit, problem)
+
+
 @pytest.mark.parametrize("element_type", WIDE)
 def test_what_spoils_c_fails_the_comparison_of_all_elements(gpu, element_type):
     problem = Problem(34, 66, 18, element_type=element_type, padding=4, beta=0.5)
@@ -581,7 +594,7 @@ def test_what_loads_ask_the_l2_to_keep_is_not_there_in_cold_launches(gpu, tmp_pa
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 def test_right_samples_of_many_launches_have_no_fault(gpu, element_type, distribution, cold):
     lying = {"padding": 1} if element_type in WIDE else {"padding": 16, "layout": "nt"}
-    problem = Problem(96, 80, 304, element_type, beta=0.5, distribution=distribution, **lying)
+    problem = Problem(96, 80, 384, element_type, beta=0.5, distribution=distribution, **lying)
     with given(gpu, problem):
         samples = [gpu.sample(gpu.baseline("cublas"), times, cold) for times in (20, 1)]
         for seed in range(20):
@@ -783,7 +796,11 @@ def test_the_caches_are_faster_than_the_memory_behind_them(gpu):
 
 @pytest.mark.parametrize(
     ("rate", "element_type", "tensor_cores"),
-    [("fp32_tflops", "float32", False), ("tensor_16_bit_tflops", "float16", True)],
+    [
+        ("fp32_tflops", "float32", False),
+        ("tensor_16_bit_tflops", "float16", True),
+        ("tensor_8_bit_tflops", "float8_e4m3", True),
+    ],
 )
 def test_peaks_are_near_what_the_highest_clock_allows(gpu, rate, element_type, tensor_cores):
     environment = {"kind": "cuda", "attributes": gpu.describe(), "peaks": gpu.peaks()}

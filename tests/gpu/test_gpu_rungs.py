@@ -185,8 +185,8 @@ def copies(gpu: Any, problem: Problem) -> Copies:
 
 def bound(gpu: Any, launch: Launch, places: Copies) -> list[Callable[[], None]]:
     """A launch on the problem in use for each place of C."""
-    a, b, _ = gpu.spare()
-    return [launch.bind(a, b, c) for c in places.addresses]
+    a, b, _, *scales = gpu.spare()
+    return [launch.bind(a, b, c, *scales) for c in places.addresses]
 
 
 def series(gpu: Any, problem: Problem, launch: Launch) -> Any:

@@ -25,6 +25,9 @@ from ladder.devices.operands import (
     places,
     reference,
     scalars,
+    scale_draws,
+    scale_places,
+    spread,
     stored_type,
     values,
 )
@@ -144,6 +147,16 @@ def buffers(problem: Problem) -> list[Any]:
     return arrays
 
 
+def scales_of(problem: Problem) -> list[Any]:
+    """The scales of A and of B as they lie in memory, if the element type has any."""
+    arrays = []
+    for place, draw in zip(scale_places(problem), scale_draws(draws(problem)), strict=False):
+        buffer = np.empty(place.total, np.float32)
+        host().support.fill(ctypes.c_void_p(buffer.ctypes.data), 4, CPlace(*place), CDraw(*draw))
+        arrays.append(inside(buffer, place).copy())
+    return arrays
+
+
 def rounded(wide: Any, element_type: str) -> Any:
     """Numbers in float64 as elements in memory, rounded to nearest, ties to even."""
     element = ELEMENT_TYPES[element_type]
@@ -165,8 +178,10 @@ def _reference(problem: Problem) -> tuple[Any, Any]:
         inside(buffer, where)
         for buffer, where in zip(buffers(problem), places(problem), strict=True)
     )
-    matrices = as_multiplied(problem, lying)
-    return reference(*(float(factor) for factor in scalars(problem)), *matrices)
+    a, b, c = as_multiplied(problem, lying)
+    by_row, by_column = spread(problem, scales_of(problem))
+    factors = (float(factor) for factor in scalars(problem))
+    return reference(*factors, values(a) * by_row, values(b) * by_column, c)
 
 
 def compared(problem: Problem, result: Any, before: Sequence[Any]) -> Errors:

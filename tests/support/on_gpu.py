@@ -11,6 +11,7 @@ KERNELS = [kernel for kernel in ALL.values() if kernel.kind == "cuda"]
 UNUSUAL: list[dict[str, Any]] = [
     {},
     {"padding": 4, "alpha": -1.5, "beta": 0.5},
+    {"padding": "16,32,8", "alpha": -1.5, "beta": 0.5},
     {"padding": "1,4,2", "offset": "0,1,3", "alpha": 0.0, "beta": 1.0},
 ]
 

@@ -40,6 +40,7 @@ PROBLEMS = {
     "short": Problem(12, 12, 16, distribution="denormal"),
     **{layout: Problem(40, 36, 24, padding="1,2,0", layout=layout) for layout in LAYOUTS[1:]},
     "batch": Problem(24, 20, 40, padding="1,2,0", batch=150),
+    "blocks": Problem(40, 272, 400, "float8_e4m3_blocks", padding="16,0,8", layout="nt"),
 }
 """K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers
 that only a campaign can ask for. Those of other layouts, and the batch, are for the kernels that
@@ -58,7 +59,7 @@ CAUGHT = {
 """Where a fraud is caught, as docs/frauds.md explains it, and what its reason begins with."""
 CONTROLS = [name for name in FRAUDS if name.startswith("right_")]
 IN_HEADER = (
-    *("title", "idea", "layouts", "batch", "precision"),
+    *("title", "idea", "element_types", "layouts", "batch", "precision"),
     *("needs", "workspace", "then", "block", "grid"),
 )
 FRAMES = {
@@ -167,7 +168,9 @@ def assemble(folder: Path) -> dict[str, Kernel]:
 def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, Any]:
     number, kernel = item
     layout = kernel.layouts[0]
-    chosen = Configuration("float32", (("F", number),), layout=layout, batched=kernel.batch)
+    chosen = Configuration(
+        kernel.element_types[0], (("F", number),), layout=layout, batched=kernel.batch
+    )
     (row,) = compile_kernel(kernel, [(chosen, "")], arch, folder / kernel.name, 1)
     return asdict(row) | {"binary": str(folder / kernel.name / row.binary)}
 
@@ -189,12 +192,16 @@ def run(
     support.write_bytes(compile_support(device.kind, device.arch))
     with closing(Child(device.kind, uuid, support, None)) as child:
         environment = probe(device, child)
-    rows = {(name, "float32", row["configuration"]): row for name, row in binaries.items()}
+    rows = {
+        (kernel.name, kernel.element_types[0], binaries[kernel.name]["configuration"]): binaries[
+            kernel.name
+        ]
+        for kernel in mine
+    }
     alike: dict[str, list[Kernel]] = {}
     for kernel in mine:
-        alike.setdefault(json.dumps([kernel.geometry, kernel.layouts, kernel.batch]), []).append(
-            kernel
-        )
+        key = [kernel.geometry, kernel.element_types, kernel.layouts, kernel.batch]
+        alike.setdefault(json.dumps(key), []).append(kernel)
     results: dict[str, dict[str, Mapping[str, Any]]] = {kernel.name: {} for kernel in mine}
     limits = LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)
     names = {problem: name for name, problem in PROBLEMS.items()}
@@ -222,6 +229,7 @@ def run(
                 asdict(problem)
                 for problem in PROBLEMS.values()
                 if problem.form == (group[0].layouts[0], group[0].batch)
+                and problem.element_type == group[0].element_types[0]
             ],
             "reference": BASELINES[device.kind][0],
             "limits": asdict(limits),

@@ -12,6 +12,7 @@ from drivers import compile_library
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
+from ladder.model.tensor_map import data_type
 
 SM_COUNT, SHARED, CLUSTERS, WORKSPACE = 132, 232448, 30, 0x7000000
 SOURCE = f"""
@@ -87,11 +88,17 @@ def make(folder: Path) -> None:
         compile_library(SOURCE, folder / name)
 
 
+def scales(element_type: str) -> list[int]:
+    """Return addresses of the scales of A and of B, if the element type has any."""
+    return [4 << 28, 5 << 28] if ELEMENT_TYPES[element_type].block else []
+
+
 def sizes(kernel: Kernel, configuration: Configuration) -> str:
     """Return the bytes of each argument, as the library takes them from its environment."""
     scalar = 8 if configuration.element_type == "float64" else 4
     return (
         f"444{scalar}8484{scalar}84"
+        + "8" * len(scales(configuration.element_type))
         + ("8" if kernel.workspace else "")
         + "8" * len(kernel.tensor_maps)
     )
@@ -118,6 +125,7 @@ def expected(
         (scalar, problem.beta),
         ("Q", at["c"]),
         ("i", problem.ldc),
+        *(("Q", address) for address in scales(problem.element_type)),
     ]
     size = kernel.workspace_of(configuration, names)
     values += [] if size is None else [("Q", WORKSPACE)]
@@ -130,10 +138,10 @@ def expected(
         values.append(("Q", start if matrix.aligned else 0))
         if matrix.aligned:
             kind, swizzle = (
-                getattr(
-                    driver.CUtensorMapDataType,
-                    f"CU_TENSOR_MAP_DATA_TYPE_{configuration.element_type.upper()}",
-                ),
+                driver.CUtensorMapDataType[
+                    "CU_TENSOR_MAP_DATA_TYPE_"
+                    + data_type(matrix.of, matrix.size, configuration.element_type)
+                ],
                 getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{matrix.swizzle}B"),
             )
             lines.append(

@@ -150,7 +150,7 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ("kernels: [/**/*.cu]", 'kernels: got ["/**/*.cu"]; expected all, published, or a list of'),
         (
             "element_types: [float32, float32]",
-            "bfloat16, float8_e4m3, float8_e4m3_float16, each once",
+            "bfloat16, float8_e4m3, float8_e4m3_float16, float8_e4m3_blocks, each once",
         ),
         ("parameters: {cuda/33: {BM: [1]}}", "parameters.cuda/33: unknown kernel; expected one of"),
         (

@@ -55,11 +55,10 @@ def test_the_peak(environment, element_type, tensor_cores, expected):
 
 
 def test_a_measured_peak_is_that_of_the_element_type():
-    environment = gpu() | {"peaks": {"fp32_tflops": 20.0, "tensor_16_bit_tflops": 300.0}}
-    peaks = [
-        measured_peak(environment, name) for name in ("float32", "float16", "bfloat16", "float64")
-    ]
-    assert peaks == [20.0, 300.0, 300.0, None]
+    measured = {"fp32_tflops": 20.0, "tensor_16_bit_tflops": 300.0, "tensor_8_bit_tflops": 500.0}
+    names = "float32", "float16", "bfloat16", "float8_e4m3", "float64"
+    peaks = [measured_peak(gpu() | {"peaks": measured}, name) for name in names]
+    assert peaks == [20.0, 300.0, 300.0, 500.0, None]
     assert measured_peak(gpu(), "float16") is None  # data from before it was measured
 
 

@@ -3,6 +3,7 @@ process there.
 """
 
 import sys
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 
@@ -83,6 +84,23 @@ def test_a_b_and_c_begin_at_their_own_offsets_and_each_launch_has_rows_of_its_ow
         assert place.first >= GUARD
         assert place.total - place.first - place.rows * place.ld >= GUARD
         assert 4 * place.total == 4 * alone.total + 4095 * 256
+
+
+def test_each_set_of_operands_has_scales_of_its_own_and_a_batch_has_none(support):
+    problem = Problem(130, 300, 700, "float8_e4m3_blocks", layout="nt")
+    at, drawn = operands_of(problem, support), []
+    support.queue = lambda name, layout, *given: drawn.append((name, *given, len(layout[1:])))
+    at.reserve(2, GIB)
+    at.draw(7, 2)
+    scales = [queued for queued in drawn if queued[0] == "fill_float32"]
+    assert len({draw[-2] for draw in scales}) == 2  # seeds
+    for turn, of_set in enumerate((scales[:2], scales[2:])):
+        begin = [address + 4 * first for _, address, _, first, *_ in of_set]
+        assert list(at.of_launch(turn, 2)[3:]) == begin
+        assert [tuple(draw[4:6]) for draw in of_set] == [(6, 130), (3, 8)]
+        assert all(len(draw) == draw[-1] + 3 for draw in of_set)
+    with pytest.raises(Refused, match="float8_e4m3_blocks has no batches"):
+        operands_of(replace(problem, batch=2), support)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +221,11 @@ def test_a_launch_that_only_multiplies_has_the_operations_of_its_loops(support):
     launches = cuda_peaks.arithmetic(loads, 4, tensor_cores=True)
     for call, _ in launches.values():
         call()
-    # of a thread's eight sums, 128 times; and products of a warpgroup
+    # of a thread's eight sums, 128 times; and products of a warpgroup, 8 times 64 x 256 x 16 or 32
     work = {
         "peak_fma": ("fp32_tflops", lambda threads: threads * 128 * 8),
-        "peak_tensor": ("tensor_16_bit_tflops", lambda threads: threads // 128 * 8 * 64 * 256 * 16),
+        "peak_tensor_16": ("tensor_16_bit_tflops", lambda threads: threads // 128 * 2**21),
+        "peak_tensor_8": ("tensor_8_bit_tflops", lambda threads: threads // 128 * 2**22),
     }
     for function, (rate, multiply_adds) in work.items():
         (((blocks, _), (threads, *_), (rounds, *_)),) = loads.queued[function]

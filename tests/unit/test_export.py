@@ -20,6 +20,7 @@ from ladder.cli.main import main
 from ladder.compiling import toolchain
 from ladder.core.expressions import cpp, evaluate
 from ladder.core.types import ELEMENT_TYPES
+from ladder.devices.operands import scale_places
 from ladder.model.kernel import Configuration
 from ladder.model.kernel_file import DEVICE_NAMES, parse
 from ladder.model.problem import Problem
@@ -36,7 +37,7 @@ int main(int, char** v) {
     const gemm_ladder::@CLASS@ gemm(v[1]);
     auto number = [&](int at) { return std::strtoull(v[at], nullptr, 10); };
     gemm(number(2), number(3), number(4), std::atof(v[5]), number(6), number(7), number(8), number(9), std::atof(v[10]), number(11),
-         number(12), reinterpret_cast<CUstream>(number(13)));
+         number(12), @SCALES@reinterpret_cast<CUstream>(number(13)));
   } catch (const std::exception& error) {
     std::printf("%s\\n", error.what());
     return 1;
@@ -64,7 +65,7 @@ class Packed:
         return new(ctypes.addressof(self.tensor), b"dltensor", None)
 arrays = [given and (Array(given) if "typestr" in given else Packed(**given)) for given in json.loads(sys.argv[2])]
 try:
-    gemm.gemm(*arrays, *json.loads(sys.argv[3]))
+    gemm.gemm(*arrays[:3], *json.loads(sys.argv[3]), arrays[3:])
 except (ValueError, RuntimeError) as error:
     print(error)
     sys.exit(1)
@@ -101,6 +102,8 @@ class Export:
     def build(self, text=MAIN):
         """Compile a program; returns its path."""
         source, program = self.folder / "main.cpp", self.folder / "main"
+        scales = recording.scales(self.configuration.element_type)
+        text = text.replace("@SCALES@", "".join(f"{address}ull, " for address in scales))
         source.write_text(text.replace("@CLASS@", f"Gemm_{self.kernel.name}"))
         warnings = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-isystem", CUDA_H]
         libraries = [f"-L{self.driver}", "-lcuda", "-lstdc++", "-lm"]
@@ -113,8 +116,8 @@ class Export:
             list(map(str, command)), env=self.environment, stdout=subprocess.PIPE, text=True
         )
 
-    def in_python(self, arrays, alpha=1.0, beta=0.0, stream=7):
-        given = json.dumps(arrays), json.dumps([alpha, beta, stream])
+    def in_python(self, arrays, alpha=1.0, beta=0.0, stream=7, scales=()):
+        given = json.dumps([*arrays, *scales]), json.dumps([alpha, beta, stream])
         return self.run(sys.executable, "-c", PYTHON, self.folder, *given)
 
     def in_both(self, p):
@@ -124,11 +127,17 @@ class Export:
             self.build()
         operands = [p.alpha, a, p.lda, b, p.ldb, p.beta, c, p.ldc]
         yield self.run(program, self.folder / export.CUBIN, p.m, p.n, p.k, *operands, 7)
-        yield self.in_python(interfaces(p), p.alpha, p.beta)
+        yield self.in_python(interfaces(p), p.alpha, p.beta, scales=scales(p))
 
 
 def interfaces(p):
     """The three arrays, as `__cuda_array_interface__` describes them; bfloat16 as DLPack does."""
+    if ELEMENT_TYPES[p.element_type].result:
+        of_c = interfaces(replace(p, element_type=ELEMENT_TYPES[p.element_type].result))[2]
+        of_ab = interfaces(replace(p, element_type="float32"))[:2]
+        strides = [(ld, 1) for ld in (p.lda, p.ldb)]
+        as_bytes = zip(of_ab, strides, strict=True)
+        return [*(ab | {"typestr": "|u1", "strides": each} for ab, each in as_bytes), of_c]
     if p.element_type == "bfloat16":
         return packed(p, code=4, bits=16)
     size = ELEMENT_TYPES[p.element_type].size
@@ -144,6 +153,15 @@ def interfaces(p):
         for (rows, columns), ld, address in zip(
             p.shapes, leading, recording.addresses(p).values(), strict=True
         )
+    ]
+
+
+def scales(p):
+    """The arrays of the scales of A and of B."""
+    shapes = [(place.rows, place.cols) for place in scale_places(p)]
+    return [
+        {"typestr": "<f4", "shape": shape, "data": (address, False), "version": 3}
+        for shape, address in zip(shapes, recording.scales(p.element_type), strict=True)
     ]
 
 
@@ -172,6 +190,9 @@ CASES = {
     "34_half_late_stores": Problem(300, 204, 104, "float16", padding="0,4,1"),
     "38_half_any_rows": Problem(77, 55, 33, "bfloat16", offset=1, layout="tt"),
     "35_half_multicast": Problem(304, 200, 104, "bfloat16", layout="nt"),
+    "50_fp8": Problem(304, 208, 144, "float8_e4m3_float16", padding="16,32,8", layout="nt"),
+    "51_fp8_promoted": Problem(77, 55, 48, "float8_e4m3", beta=0.5, layout="nt"),
+    "52_fp8_blocks": Problem(130, 264, 528, "float8_e4m3_blocks", layout="nt"),
     "42_half_one_wave": Problem(304, 200, 104, "bfloat16", padding=8, layout="tn"),
 }
 
@@ -190,6 +211,20 @@ def test_arrays_of_another_layout_are_named_as_they_lie(driver, tmp_path):
     done = made.in_python(interfaces(Problem(5, 6, 7)))
     words = "got a of 5 x 7, b of 7 x 6, c of 5 x 6; expected K x M, K x N, M x N"
     assert (done.returncode, done.stdout.strip()) == (1, words)
+
+
+def test_scales_that_do_not_fit_are_named(driver, tmp_path):
+    problem = CASES["52_fp8_blocks"]
+    made = Export(tmp_path, driver, KERNELS["cuda/52_fp8_blocks"], problem.element_type, "nt")
+    right = scales(problem)
+    for given, message in (
+        ([], "got 0 arrays of scales; expected 2"),
+        ([right[0], right[1] | {"shape": (3, 5)}], "scales_b: got 3 x 5; expected 3 x 8 without"),
+        ([right[0] | {"typestr": "<f2"}, right[1]], "scales_a: got <f2 of shape"),
+    ):
+        refused = made.in_python(interfaces(problem), scales=given)
+        assert refused.returncode == 1
+        assert message in refused.stdout
 
 
 def test_the_code_of_the_page_launches(driver, tmp_path, monkeypatch):

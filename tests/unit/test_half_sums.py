@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from host import buffers, compared, rounded
+from host import buffers, compared, rounded, scales_of
 from ladder.core.types import ELEMENT_TYPES, OF_8_BITS, OF_CUDA
-from ladder.devices.operands import exactly, inside, places, scalars, values
+from ladder.devices.operands import exactly, inside, places, scalars, spread, values
 from ladder.measuring.gauntlet import LONG, problems
 from ladder.measuring.verify import Verdict, judge
 from ladder.model.problem import Problem
@@ -111,10 +111,11 @@ def _scaled(problem: Problem, sums: Any, c: Any) -> Any:
 
 @lru_cache(maxsize=128)
 def given(problem: Problem) -> tuple[list[Any], list[Any]]:
-    """The buffers before a launch, and the matrices in them in float64; C in float32."""
+    """The buffers before a launch, and the matrices in them in float64, scaled; C in float32."""
     drawn = buffers(problem)
     a, b, c = (values(inside(x, place)) for x, place in zip(drawn, places(problem), strict=True))
-    return drawn, [a, b, c.astype(np.float32)]
+    by_row, by_column = spread(problem, scales_of(problem))
+    return drawn, [a * by_row, b * by_column, c.astype(np.float32)]
 
 
 def verdict(problem: Problem, sums: Sums, store: Any, reduces: bool = False) -> Verdict:
@@ -178,3 +179,32 @@ def test_a_baseline_that_may_is_marked_for_16_bit_sums_and_for_no_others(element
         for sums, marked in ((plain, False), (SUMS["8 parts of K in 16 bits"], True)):
             found = verdict(problem, sums, STORES["rounded"], reduces=True)
             assert (found.status, found.sums_16_bit) == ("correct", marked)
+
+
+MISTAKES = {
+    "left out": lambda a, b: [np.ones_like(a), np.ones_like(b)],
+    "those of A left out": lambda a, b: [np.ones_like(a), b],
+    "those of B left out": lambda a, b: [a, np.ones_like(b)],
+    "one for a matrix": lambda a, b: [a * 0 + a[0, 0], b * 0 + b[0, 0]],
+    "those of the next step": lambda a, b: [np.roll(a, -1, 0), np.roll(b, -1, 1)],
+    "those of the next row": lambda a, b: [np.roll(a, -1, 1), b],
+    "those of the next block of columns": lambda a, b: [a, np.roll(b, -1, 0)],
+    "of another place": lambda a, b: [a.T.reshape(a.shape), b.T.reshape(b.shape)],
+    "cut to powers of two": lambda a, b: [2.0 ** np.floor(np.log2(each)) for each in (a, b)],
+}
+"""Which scales a kernel takes."""
+
+
+@pytest.mark.parametrize("mistake", [None, *MISTAKES])
+def test_mistaken_scales_are_seen(mistake):
+    def sums(problem: Problem, a: Any, b: Any) -> Any:
+        right = scales_of(problem)
+        taken = MISTAKES[mistake](*right) if mistake else right
+        by_row, by_column = (
+            mine / true
+            for mine, true in zip(spread(problem, taken), spread(problem, right), strict=True)
+        )
+        return plain(problem, a * by_row, b * by_column)
+
+    wrong = wrong_on(problems("float8_e4m3_blocks"), sums, STORES["rounded"])
+    assert bool(wrong) == bool(mistake)

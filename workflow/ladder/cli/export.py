@@ -18,9 +18,9 @@ from ladder.core.expressions import cpp
 from ladder.core.files import write_whole
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.detect import detect_gpus
-from ladder.model.kernel import ARGUMENTS, OF_BUILD, Configuration, Kernel
+from ladder.model.kernel import ARGUMENTS, OF_BUILD, SCALES, Configuration, Kernel
 from ladder.model.kernel_file import DEVICE_NAMES, everywhere
-from ladder.model.tensor_map import expressions
+from ladder.model.tensor_map import data_type, expressions
 
 HERE = Path(__file__).resolve().parent
 CUBIN = "gemm.cubin"
@@ -30,8 +30,6 @@ def export(name: str, assignments: Sequence[str], element_type: str, layout: str
     """Write the folder `results/export/KERNEL` and return what was written. Raises `InputError`."""
     kernel = _kernel(name)
     check_type(kernel, element_type)
-    if ELEMENT_TYPES[element_type].result:
-        raise InputError(f"--type {element_type}: cannot be exported yet; use 16 or 32 bits")
     if layout not in kernel.layouts:
         raise InputError(
             f"--layout {layout}: expected one of the layouts in the header of {kernel.id}, "
@@ -140,6 +138,7 @@ def write(
         "kernel": kernel.id,
         "configuration": configuration.label,
         "element_type": configuration.element_type,
+        "element_type_c": ELEMENT_TYPES[configuration.element_type].of_c.name,
         "architecture": arch,
         "cubin": CUBIN,
         "sha256": resource["sha256"],
@@ -148,6 +147,7 @@ def write(
         ),
         "arguments": [
             *ARGUMENTS.split(", "),
+            *(SCALES.split(", ") if ELEMENT_TYPES[configuration.element_type].block else []),
             *(["void *workspace"] if kernel.workspace else []),
             *(f"CUtensorMap {entry['of'].lower()}_map" for entry in kernel.tensor_maps),
         ],
@@ -178,8 +178,12 @@ def _header(launch: Mapping[str, Any]) -> str:
         "LDA": "M" if launch["parameters"]["TRANS_A"] else "K",
         "LDB": "K" if launch["parameters"]["TRANS_B"] else "N",
     }
-    maps = range(len(launch["tensor_maps"]))
-    calls = [*map(_encode, launch["tensor_maps"], maps), *map(_call, launch["launches"])]
+    maps, scales = range(len(launch["tensor_maps"])), ELEMENT_TYPES[element_type].block
+    encoded = [
+        _encode(entry, index, data_type(entry["of"], entry["size"], element_type))
+        for index, entry in enumerate(launch["tensor_maps"])
+    ]
+    calls = [*encoded, *map(_call, launch["launches"])]
     if workspace:
         calls = [
             f"    const double bytes_ = std::max(4.0, whole({cpp(workspace)}));",
@@ -208,9 +212,10 @@ def _header(launch: Mapping[str, Any]) -> str:
         "NEEDS": "".join(f'    expect({cpp(need)}, "{need}");\n' for need in launch["needs"]),
         "WORKSPACE": "    CUdeviceptr workspace_ = 0;\n" if workspace else "",
         "WORKSPACE_ARGUMENT": ", &workspace_" if workspace else "",
+        "SCALES": "CUdeviceptr scales_a_, CUdeviceptr scales_b_, " if scales else "",
+        "SCALE_ARGUMENTS": ", &scales_a_, &scales_b_" if scales else "",
         "MAPS": f"    CUtensorMap maps_[{len(maps)}];\n" if maps else "",
         "MAP_ARGUMENTS": "".join(f", &maps_[{index}]" for index in maps),
-        "MAP_TYPE": f"CU_TENSOR_MAP_DATA_TYPE_{element_type.upper()}",
         "LAUNCHES": "\n".join(calls),
         **across,
         **{f"{name}_ARGUMENT": f"{size.lower()}_" for name, size in across.items()},
@@ -228,10 +233,12 @@ def _call(launch: Mapping[str, Any]) -> str:
     return f'    {when}launch("{launch["function"]}", {", ".join(extents)}, stream_, arguments_);'
 
 
-def _encode(entry: Mapping[str, Any], index: int) -> str:
+def _encode(entry: Mapping[str, Any], index: int, data: str) -> str:
     """Return the line of C++ that encodes a tensor map."""
     start = "workspace_" if entry["of"] == "workspace" else f"{entry['of'].lower()}_"
     place = [entry[key] for key in ("at", "width", "height", "pitch")]
     numbers = ", ".join(map(cpp, (*place, *entry["box"], entry["swizzle"])))
     needed = "false" if entry["of"] == "C" else "true"
-    return f"    encode(maps_[{index}], {needed}, {start}, {numbers});"
+    return (
+        f"    encode(maps_[{index}], {needed}, CU_TENSOR_MAP_DATA_TYPE_{data}, {start}, {numbers});"
+    )

@@ -28,7 +28,7 @@ class @CLASS@ {
   // Queues one GEMM on a stream of the context. Throws std::invalid_argument if the problem breaks one of the kernel's needs,
   // std::runtime_error if the driver reports an error.
   void operator()(int m_, int n_, int k_, @ACC@ alpha_, CUdeviceptr a_, int lda_, CUdeviceptr b_, int ldb_, @ACC@ beta_,
-                  CUdeviceptr c_, int ldc_, CUstream stream_ = nullptr) const {
+                  CUdeviceptr c_, int ldc_, @SCALES@CUstream stream_ = nullptr) const {
     expect(m_ >= 1 && n_ >= 1 && k_ >= 1, "M, N and K of at least 1");
     expect(lda_ >= @LDA_ARGUMENT@ && ldb_ >= @LDB_ARGUMENT@ && ldc_ >= n_, "lda >= @LDA@, ldb >= @LDB@ and ldc >= N");
     // doubles hold every whole number up to 2**53
@@ -38,7 +38,7 @@ class @CLASS@ {
     const double clusters_of_4 = clusters_;
 @NAMES@    unused(M, N, K, lda, ldb, ldc, alpha, beta, alignment, alignment_a, alignment_b, alignment_c, sm_count,
            shared_memory_per_block, clusters_of_4@UNUSED@);
-@NEEDS@@WORKSPACE@@MAPS@    void* arguments_[] = {&m_, &n_, &k_, &alpha_, &a_, &lda_, &b_, &ldb_, &beta_, &c_, &ldc_@WORKSPACE_ARGUMENT@@MAP_ARGUMENTS@};
+@NEEDS@@WORKSPACE@@MAPS@    void* arguments_[] = {&m_, &n_, &k_, &alpha_, &a_, &lda_, &b_, &ldb_, &beta_, &c_, &ldc_@SCALE_ARGUMENTS@@WORKSPACE_ARGUMENT@@MAP_ARGUMENTS@};
 @LAUNCHES@
   }
 
@@ -92,8 +92,8 @@ class @CLASS@ {
 
   // Encodes the tensor map of a matrix that begins `offset` bytes behind an address; zeros where a map cannot describe its rows, which a kernel
   // takes for C only.
-  static void encode(CUtensorMap& map, bool needed, CUdeviceptr address, double offset, double width, double height, double pitch,
-                     double across, double down, double swizzle) {
+  static void encode(CUtensorMap& map, bool needed, CUtensorMapDataType type, CUdeviceptr address, double offset, double width, double height,
+                     double pitch, double across, double down, double swizzle) {
     const CUdeviceptr at = address + static_cast<CUdeviceptr>(whole(offset));
     std::memset(&map, 0, sizeof map);
     if ((at | static_cast<CUdeviceptr>(whole(pitch))) % 16) return expect(!needed, "rows of A and B that begin at multiples of 16 bytes");
@@ -102,7 +102,7 @@ class @CLASS@ {
     const cuuint32_t box[] = {static_cast<cuuint32_t>(whole(across)), static_cast<cuuint32_t>(whole(down))}, steps[] = {1, 1};
     const CUtensorMapSwizzle swizzles[] = {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B, CU_TENSOR_MAP_SWIZZLE_64B,
                                            CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_128B};  // by quarters of 128 bytes
-    check(cuTensorMapEncodeTiled(&map, @MAP_TYPE@, 2, reinterpret_cast<void*>(at), extents, pitches, box, steps,
+    check(cuTensorMapEncodeTiled(&map, type, 2, reinterpret_cast<void*>(at), extents, pitches, box, steps,
                                  CU_TENSOR_MAP_INTERLEAVE_NONE, swizzles[static_cast<int>(swizzle) / 32], CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
           "cuTensorMapEncodeTiled");

@@ -19,21 +19,26 @@ from typing import Any
 
 HERE = Path(__file__).parent
 KERNEL: dict[str, Any] = json.loads((HERE / "launch.json").read_text())
-_TYPESTR, _SIZE, _SCALAR, _MAP_TYPE = {
-    "float32": ("<f4", 4, ctypes.c_float, 7),
-    "float64": ("<f8", 8, ctypes.c_double, 8),
-    "float16": ("<f2", 2, ctypes.c_float, 6),
+_TYPES = {
+    "float32": ("<f4", 4, 7),
+    "float64": ("<f8", 8, 8),
+    "float16": ("<f2", 2, 6),
     # which no `typestr` names, so only DLPack has it
-    "bfloat16": ("bfloat16", 2, ctypes.c_float, 9),
-}[KERNEL["element_type"]]
-"""Of the kernel's element type: the `typestr` of an array, the bytes of an element, the type of
-alpha and beta, and the value of `CUtensorMapDataType` (CUDA Driver API).
+    "bfloat16": ("bfloat16", 2, 9),
+}
+_BYTES = "|u1", 1, 0
+_OF_AB = _TYPES.get(KERNEL["element_type"], _BYTES)
+_TYPE_OF = {"a": _OF_AB, "b": _OF_AB, "c": _TYPES[KERNEL["element_type_c"]]}
+_TYPE_OF |= dict.fromkeys(("scales_a", "scales_b"), _TYPES["float32"])
+"""Of an array: its `typestr`, the bytes of an element, and the value of `CUtensorMapDataType` (CUDA
+Driver API). Elements of 8 bits are bytes, which all libraries have.
 """
+_SCALAR = ctypes.c_double if KERNEL["element_type"] == "float64" else ctypes.c_float
 _DL_CUDA = (2, 13)
 """DLPack's devices whose memory the GPU reads by its address: `kDLCUDA` and `kDLCUDAManaged`
 (dlpack.h).
 """
-_DL_FLOAT, _DL_BFLOAT = 2, 4
+_DL_UINT, _DL_FLOAT, _DL_BFLOAT = 1, 2, 4
 _DL_TENSOR = struct.Struct("P 2i i BBH PP Q")
 """`DLTensor`, with which `DLManagedTensor` begins: address, device, dimensions, type, shape and
 strides, offset in bytes.
@@ -48,9 +53,18 @@ API).
 _ALONE = b".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry alone() { ret; }\n"
 
 
-def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: int = 0) -> None:
+def gemm(
+    a: Any,
+    b: Any,
+    c: Any,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    stream: int = 0,
+    scales: tuple[Any, ...] = (),
+) -> None:
     """Queue `c <- alpha*a*b + beta*c` on a stream, given by its handle; 0 is the default stream. A
-    kernel for another layout takes a as K x M, or b as N x K, and multiplies the transpose.
+    kernel for another layout takes a as K x M, or b as N x K, and multiplies the transpose. One for
+    `float8_e4m3_blocks` takes the scales of a and of b, dense, as its page lays them out.
 
     The arrays must be in the current context, which is the first device's if there is none. Raises
     `ValueError` for arrays that do not fit and for a problem that breaks one of the kernel's needs,
@@ -72,6 +86,18 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
         )
         expected = "K x M" if turned[0] else "M x K", "N x K" if turned[1] else "K x N"
         raise ValueError(f"got {got}; expected {', '.join(expected)}, M x N")
+    at_scales, sizes = [], []
+    if KERNEL["element_type"] == "float8_e4m3_blocks":
+        steps = -(-k // 128)
+        sizes = [(steps, m), (-(-n // 128), steps + -steps % 4)]
+    if len(scales) != len(sizes):
+        raise ValueError(f"got {len(scales)} arrays of scales; expected {len(sizes)}")
+    for name, array, shape in zip(("scales_a", "scales_b"), scales, sizes, strict=False):
+        at, rows, columns, ld = _matrix(name, _interface(name, array, stream))
+        if (rows, columns) != shape or ld != columns:
+            wanted = f"{shape[0]} x {shape[1]} without padding"
+            raise ValueError(f"{name}: got {rows} x {columns}; expected {wanted}")
+        at_scales.append(c_void_p(at))
     if arrays["c"]["data"][1]:
         raise ValueError("c: got a read-only array; expected one to write to")
     module, device = _module(_context())
@@ -93,6 +119,7 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
     ]
     arguments: list[Any] = [*map(c_int, (m, n, k)), _SCALAR(alpha), c_void_p(at_a), c_int(lda)]
     arguments += [c_void_p(at_b), c_int(ldb), _SCALAR(beta), c_void_p(at_c), c_int(ldc)]
+    arguments += at_scales
     workspace, queue = c_void_p(), c_void_p(stream)
     if KERNEL["workspace"]:
         size = c_size_t(max(4, _whole(KERNEL["workspace"], names)))
@@ -121,7 +148,7 @@ def _interface(name: str, array: Any, stream: int) -> Mapping[str, Any]:
     """Return the `__cuda_array_interface__` of an array, or the like of it from DLPack, which makes
     the array ready on the stream.
     """
-    if _TYPESTR != "bfloat16" and hasattr(array, "__cuda_array_interface__"):
+    if _TYPE_OF[name][0] != "bfloat16" and hasattr(array, "__cuda_array_interface__"):
         return array.__cuda_array_interface__  # type: ignore[no-any-return]
     if not hasattr(array, "__dlpack__"):
         raise ValueError(
@@ -139,7 +166,8 @@ def _interface(name: str, array: Any, stream: int) -> Mapping[str, Any]:
     content = ctypes.string_at(pointer(capsule, b"dltensor"), _DL_TENSOR.size)
     data, _, _, dimensions, code, bits, lanes, shape, strides, offset = _DL_TENSOR.unpack(content)
     size, numbers = bits * lanes // 8, ctypes.c_int64 * dimensions
-    plain = lanes == 1 and {_DL_FLOAT: f"<f{size}", _DL_BFLOAT: "bfloat16"}.get(code)
+    kinds = {_DL_FLOAT: f"<f{size}", _DL_BFLOAT: "bfloat16", _DL_UINT: f"|u{size}"}
+    plain = lanes == 1 and kinds.get(code)
     return {
         "typestr": plain or f"DLPack's type {code} of {bits} bits",
         "shape": tuple(numbers.from_address(shape)),
@@ -151,21 +179,22 @@ def _interface(name: str, array: Any, stream: int) -> Mapping[str, Any]:
 
 def _matrix(name: str, given: Mapping[str, Any]) -> tuple[int, int, int, int]:
     """Return the address, rows, columns and leading dimension of an array."""
-    if given["typestr"] != _TYPESTR or len(given["shape"]) != 2 or min(given["shape"]) < 1:
+    typestr, item, _ = _TYPE_OF[name]
+    if given["typestr"] != typestr or len(given["shape"]) != 2 or min(given["shape"]) < 1:
         raise ValueError(
-            f"{name}: got {given['typestr']} of shape {given['shape']}; expected {_TYPESTR} of two "
+            f"{name}: got {given['typestr']} of shape {given['shape']}; expected {typestr} of two "
             "dimensions, not empty"
         )
     rows, columns = given["shape"]
-    along, across = given.get("strides") or (columns * _SIZE, _SIZE)
+    along, across = given.get("strides") or (columns * item, item)
     if rows == 1:
-        along = max(along, columns * _SIZE)
-    if (columns > 1 and across != _SIZE) or along % _SIZE or along < columns * _SIZE:
+        along = max(along, columns * item)
+    if (columns > 1 and across != item) or along % item or along < columns * item:
         raise ValueError(
             f"{name}: got strides of {along} and {across} bytes; expected rows whose elements lie "
             "side by side"
         )
-    return given["data"][0], rows, columns, along // _SIZE
+    return given["data"][0], rows, columns, along // item
 
 
 def _encoded(entry: Mapping[str, Any], start: int, names: Mapping[str, Any]) -> tuple[Any, int]:
@@ -184,7 +213,7 @@ def _encoded(entry: Mapping[str, Any], start: int, names: Mapping[str, Any]) -> 
         _call(
             "cuTensorMapEncodeTiled",
             c_void_p(address),
-            _MAP_TYPE,
+            _TYPE_OF["c" if entry["of"] == "C" else "a"][2],
             2,
             c_void_p(start + offset),
             u64(width, height),

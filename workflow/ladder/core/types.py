@@ -73,6 +73,10 @@ class ElementType:
     """The name of C's type if it is another one than that of A and B."""
     roundoff: float = 0.0
     """That of an element of A or B, if C has another type."""
+    block: int = 0
+    """How many elements along K have a scale together, a number in float32: in a row of A, and in so
+    many columns of B. 0 for no scales.
+    """
 
     @property
     def of_c(self) -> "ElementType":
@@ -108,9 +112,14 @@ ELEMENT_TYPES |= {
     )
     for name, result in {"float8_e4m3": "bfloat16", "float8_e4m3_float16": "float16"}.items()
 }
+ELEMENT_TYPES["float8_e4m3_blocks"] = replace(
+    ELEMENT_TYPES["float8_e4m3"], name="float8_e4m3_blocks", block=128
+)
 OF_CUDA = tuple(name for name, element in ELEMENT_TYPES.items() if element.header)
 """Element types that only GPUs have."""
 OF_8_BITS = tuple(name for name, element in ELEMENT_TYPES.items() if element.size == 1)
+UNSCALED = tuple(name for name in OF_8_BITS if not ELEMENT_TYPES[name].block)
+"""Those without scales of blocks."""
 
 
 def flops(m: int, n: int, k: int, batch: int = 1) -> int:

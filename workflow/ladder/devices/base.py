@@ -297,7 +297,7 @@ class Device(ABC):
 
         A GPU also has `l2_tb_s`, reads from the L2 cache, and the mean time of one load,
         `l2_latency_ns` and `memory_latency_ns`; one of compute capability 9.0 also
-        `tensor_16_bit_tflops`, products of 16 bits on the tensor cores.
+        `tensor_16_bit_tflops` and `tensor_8_bit_tflops`, products on the tensor cores.
         """
 
     @abstractmethod

@@ -6,7 +6,7 @@ documentation, "Using the cuBLASLt API".
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -45,6 +45,8 @@ PARAMETERS = {
     "CLUSTER": _CONFIG.CLUSTER_SHAPE_ID,
 }
 """The parameters of an algorithm, as its label has them."""
+SCALE_MODES = cublasLt.MatmulMatrixScale.VEC128_32F, cublasLt.MatmulMatrixScale.BLK128x128_32F
+"""Of A and of B."""
 SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 """The parts of K that are tried."""
 SCHEMES = (1, 2, 4)
@@ -92,6 +94,8 @@ class Matmul:
         if fast:
             mode, on = cublasLt.MatmulDescAttribute.FAST_ACCUM, np.ones(1, np.int8)
             cublasLt.matmul_desc_set_attribute(how, int(mode), on.ctypes.data, on.nbytes)
+        self._set_scales(how, "MODE", SCALE_MODES if device.first()[3:] else ())
+        self._set_scales(how, "POINTER", device.first()[3:])
         kinds = cublasLt.MatmulDescAttribute.TRANSA, cublasLt.MatmulDescAttribute.TRANSB
         for kind, operation in zip(kinds, operations(p), strict=True):
             value = np.array([operation], np.int32)
@@ -116,6 +120,13 @@ class Matmul:
         # does
         self.alignment = min(16, int(p.names()["alignment"]))
         self.rows = math.gcd(self.alignment, *map(mul, p.sizes, (p.lda, p.ldb, p.ldc)))
+
+    def _set_scales(self, how: int, what: str, of: Sequence[int]) -> None:
+        """Set the mode or the pointer of the scales of A and of B, which are cuBLASLt's B and A."""
+        for matrix, number in zip("BA", of, strict=False):
+            kind = cublasLt.MatmulDescAttribute[f"{matrix}_SCALE_{what}"]
+            value = np.array([number], np.int32 if what == "MODE" else np.uint64)
+            cublasLt.matmul_desc_set_attribute(how, int(kind), value.ctypes.data, value.nbytes)
 
     def offered(self, id: int | None = None) -> list[Any]:
         """Return the algorithms of the heuristic (cublasLtMatmulAlgoGetHeuristic), its favorite
@@ -257,26 +268,31 @@ class Matmul:
         self.device.stream.synchronize()
         return call
 
-    def bind(self, algorithm: Any, a: int, b: int, c: int) -> Call:
+    def bind(self, algorithm: Any, a: int, b: int, c: int, *scales: int) -> Call:
         """Return a call of an algorithm on operands at these addresses."""
         how, of_b, of_a, of_c, _ = self.described
-        return lambda: cublasLt.matmul(
-            self.light,
-            how,
-            self.alpha.ctypes.data,
-            b,
-            of_b,
-            a,
-            of_a,
-            self.beta.ctypes.data,
-            c,
-            of_c,
-            c,
-            of_c,
-            algorithm.ctypes.data,
-            *self.workspace,
-            self.device.stream.handle,
-        )
+
+        def call() -> None:
+            self._set_scales(how, "POINTER", scales)
+            cublasLt.matmul(
+                self.light,
+                how,
+                self.alpha.ctypes.data,
+                b,
+                of_b,
+                a,
+                of_a,
+                self.beta.ctypes.data,
+                c,
+                of_c,
+                c,
+                of_c,
+                algorithm.ctypes.data,
+                *self.workspace,
+                self.device.stream.handle,
+            )
+
+        return call
 
 
 def _dtype(attribute: Any) -> Any:

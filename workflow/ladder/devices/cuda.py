@@ -116,12 +116,12 @@ class Cuda(Device):
         self._support.release()
         operands.free()
 
-    def spare(self) -> tuple[int, int, int]:
-        """Return addresses of A, of B and of a C that nobody looks at."""
+    def spare(self) -> tuple[int, ...]:
+        """Return addresses of A, of B and of a C that nobody looks at, then of the scales."""
         return self._at.spare()
 
-    def first(self) -> tuple[int, int, int]:
-        """Return where A, B and C of the first launch of a sample begin."""
+    def first(self) -> tuple[int, ...]:
+        """Return where A, B and C of the first launch of a sample begin, then the scales."""
         return self._at.of_launch(0, 1)
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
@@ -148,10 +148,10 @@ class Cuda(Device):
         except cuda.Error as error:
             raise self._support.failure(error, "the cubin cannot be used: ", fatal=False) from None
 
-        def bind(a: int, b: int, c: int) -> Call:
+        def bind(a: int, b: int, c: int, *scales: int) -> Call:
             arguments: list[Any] = [c_int(p.m), c_int(p.n), c_int(p.k), alpha]
             arguments += [c_void_p(a), c_int(p.lda), c_void_p(b), c_int(p.ldb), beta]
-            arguments += [c_void_p(c), c_int(p.ldc), *batch_of(p)]
+            arguments += [c_void_p(c), c_int(p.ldc), *batch_of(p), *map(c_void_p, scales)]
 
             def call() -> None:
                 # looked up at every call: the workspace grows when another configuration needs more

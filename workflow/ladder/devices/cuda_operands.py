@@ -28,12 +28,17 @@ from ladder.devices.operands import (
     exact_elements,
     extra,
     fresh_rows,
+    inside,
     place_in_c,
     places,
     result_shifts,
     scalars,
+    scale_draws,
+    scale_places,
     skipped,
+    spread,
     stored_type,
+    values,
     whole,
 )
 from ladder.model.campaign import MOST_OF_MEMORY
@@ -283,14 +288,16 @@ class Operands:
     """
 
     def __init__(self, given: Problem, support: Support, blas: Any) -> None:
+        if given.batched and scale_places(given):
+            raise Refused("not_supported", f"{given.element_type} has no batches")
         self.given, self.sizes = given, given.sizes
         self.draws, self.place_c = draws(given), places(given)[2]
         self.extra = 0
         """Rows of A below its M and of B below its K, or matrices behind a batch, so that each launch
         of a sample can have its own.
         """
-        self.sets: list[tuple[Buffer, Buffer]] = []
-        """Buffers of A and B."""
+        self.sets: list[list[Buffer]] = []
+        """Buffers of A and B, and of their scales, if there are any."""
         self.results = self.launches = 0
         """Address and number of the rooms for the buffers of C, which lie one after another: one
         for each launch of a sample.
@@ -355,7 +362,10 @@ class Operands:
             self.extra, self.sets = needed, []  # the smaller buffers are freed with the operands
         while len(self.sets) < count:
             a, b, _ = places(self.given, self.extra)
-            self.sets.append((self._buffer(a), self._buffer(b)))
+            scales = scale_places(self.given)
+            self.sets.append(
+                [*map(self._buffer, (a, b)), *(self._buffer(each, 4) for each in scales)]
+            )
         if times > self.launches:
             address, size, shift = self._allocate(times * self.stride)
             self.results, self.launches, self._around = address + shift, times, (address, size)
@@ -373,23 +383,23 @@ class Operands:
         self._buffers.append(self._support.allocate(whole, "an operand"))
         return int(self._buffers[-1]), whole, SHIFT_BYTES * int(self._random.integers(SHIFTS))
 
-    def _buffer(self, place: Place) -> Buffer:
-        """Return memory for A or B, in which it lies with all around it at a random place."""
-        element = self.sizes[0]
+    def _buffer(self, place: Place, element: int = 0) -> Buffer:
+        """Return memory for A or B, or for scales of so many bytes, in which it lies with all around
+        it at a random place.
+        """
+        element = element or self.sizes[0]
         address, size, shift = self._allocate(place.total * element)
         return Buffer(
             address, place._replace(total=size // element, first=shift // element + place.first)
         )
 
-    def of_launch(self, launch: int, sets: int) -> tuple[int, int, int]:
-        """Return where A, B and C of a launch of a sample begin."""
-        return *self._addresses(*self._turn_of(launch, sets)), self._result(launch) + self.sizes[
-            2
-        ] * self.place_c.first
+    def of_launch(self, launch: int, sets: int) -> tuple[int, ...]:
+        """Return where A, B and C of a launch of a sample begin, then the scales."""
+        return self._addresses(*self._turn_of(launch, sets), self._result(launch))
 
-    def spare(self) -> tuple[int, int, int]:
-        """Return addresses of A, of B and of a C that nobody looks at."""
-        return *self._addresses(0, 0), self._scratch("c") + self.sizes[2] * self.place_c.first
+    def spare(self) -> tuple[int, ...]:
+        """Return addresses of A, of B and of a C that nobody looks at, then of the scales."""
+        return self._addresses(0, 0, self._scratch("c"))
 
     def _scratch(self, name: str) -> int:
         return self._support.scratch + self._at[name]
@@ -404,13 +414,15 @@ class Operands:
         """
         return launch % sets, skipped(self.given, launch // sets)
 
-    def _addresses(self, index: int, row: int) -> tuple[int, int]:
-        """Return where A and B, from `row` on, of a set begin."""
-        a, b = (
-            address + self.sizes[0] * (place.first + place.skipped(row))
-            for address, place in self.sets[index]
+    def _addresses(self, index: int, row: int, c: int) -> tuple[int, ...]:
+        """Return where A and B of a set begin, from `row` on, and C in a buffer, then the scales."""
+        a, b, *scales = (
+            address + size * (place.first + place.skipped(row))
+            for (address, place), size in zip(
+                self.sets[index], (*self.sizes[:2], 4, 4), strict=False
+            )
         )
-        return a, b
+        return a, b, c + self.sizes[2] * self.place_c.first, *scales
 
     def _queue(
         self, name: str, layout: str, *arguments: Any, of_c: bool = False, **more: int
@@ -421,16 +433,20 @@ class Operands:
         self._support.queue(f"{name}_{kind}", layout, *arguments, **more)
 
     def draw(self, seed: int, sets: int) -> None:
-        """Queue the drawing of A and B of the first `sets` sets, and of the canaries around
-        them.
+        """Queue the drawing of A and B of the first `sets` sets, of their scales, and of the canaries
+        around them.
         """
         for index in range(sets):
             self.refresh(seed, index, sets, fresh=False)
+            drawn = scale_draws(self._drawn(seed, index, sets, fresh=False))
+            for draw, (address, place) in zip(drawn, self.sets[index][2:], strict=False):
+                layout = f"P{OF_PLACE}{OF_DRAW}"
+                self._support.queue("fill_float32", layout, address, *place, *draw)
 
     def refresh(self, seed: int, launch: int, sets: int, fresh: bool = True) -> None:
         """Queue the drawing of the set of A and B that a launch of a sample has."""
         matrices = zip(
-            self._drawn(seed, launch, sets, fresh), self.sets[launch % sets], strict=False
+            self._drawn(seed, launch, sets, fresh), self.sets[launch % sets][:2], strict=False
         )
         for draw, (address, place) in matrices:
             self._queue("fill", f"P{OF_PLACE}{OF_DRAW}", address, *place, *draw)
@@ -514,9 +530,10 @@ class Operands:
         random = np.random.default_rng(given.seed)
         sides = given.batch, given.m, given.n
         picked = zip(*(random.integers(0, side, SAMPLED).tolist() for side in sides), strict=True)
-        firsts = self.spare()
+        firsts = self.spare()[:3]
         self.poison(self._scratch("c"), given.seed)
         self._support.stream.synchronize()
+        scales = self._scales()
         got, c = np.empty(1), np.zeros(1, dtype_c)
         a, b = np.empty((1, given.k), dtype), np.empty((given.k, 1), dtype)
         turned_a, turned_b, _ = given.transposed
@@ -544,9 +561,11 @@ class Operands:
             take(b, first_b, col, given.ldb, down=not turned_b)
             if beta != 0:
                 cuda.memcpy_dtoh(c, first_c + dtype_c.itemsize * (row * given.ldc + col))
+            by_row, by_column = spread(given, scales, slice(row, row + 1), slice(col, col + 1))
+            scaled = values(a) * by_row, values(b) * by_column
             with np.errstate(invalid="ignore", over="ignore"):
                 expected, scale = (
-                    value.item() for value in operands.reference(alpha, beta, a, b, c[None])
+                    value.item() for value in operands.reference(alpha, beta, *scaled, c[None])
                 )
                 off = abs(got[0] - expected)
             alike = np.isfinite(expected) or np.array_equal(got[0], expected, equal_nan=True)
@@ -595,8 +614,9 @@ class Operands:
     def audit(self, launch: int, sets: int, seed: int, secret: int, fresh: bool = False) -> None:
         """Queue the audit of a launch; `secret` is the seed of the random signs."""
         (index, row), p = self._turn_of(launch, sets), self.given
-        (a, b), (w, squares) = self.sets[index], (self._scratch("w"), self._scratch("squares"))
-        draw_a, draw_b, draw_c = self._drawn(seed, launch, sets, fresh)
+        a, b, *scales = self.sets[index]
+        w, squares = self._scratch("w"), self._scratch("squares")
+        draw_a, draw_b, draw_c = drawn = self._drawn(seed, launch, sets, fresh)
         audit, most = self._support.address("audit"), 4 * CHECK_BLOCKS
         cuda.memset_d32_async(audit, 0, 8 * AUDITED // 4, self._support.stream)
         of_b = b.address, *b.place, *draw_b, row, p.batch, p.n, secret, w, squares, audit
@@ -606,6 +626,9 @@ class Operands:
         factors = (float(value) for value in scalars(p))
         of_c = self._result(launch), *self.place_c, *draw_c
         of_a = a.address, *a.place, *draw_a, row, *of_c, w, squares, secret, *factors, audit
+        for each, draw in zip(scales, scale_draws(drawn), strict=False):  # that they are unchanged
+            of_scale = each.address, *each.place, *draw, 0, 0, 0, secret, w, squares, audit
+            self._support.queue("audit_b_float32", layout, *of_scale)
         layout = f"P{OF_PLACE}{OF_DRAW}qP{OF_PLACE}{OF_DRAW}PPQddP"
         blocks = min(max(a.place.rows, a.place.ld), most)
         self._queue("audit_a", layout, *of_a, blocks=blocks, matrices=a.place.matrices)
@@ -615,20 +638,36 @@ class Operands:
         element = ELEMENT_TYPES[self.given.element_type]
         return [stored_type(each.name) for each in (element, element, element.of_c)]
 
+    def _scales(self) -> list[NDArray[Any]]:
+        """Return the scales of the first set."""
+        found = []
+        for address, place in self.sets[0][2:]:
+            found.append(np.empty((place.rows, place.cols), np.float32))
+            cuda.memcpy_dtoh(found[-1], address + 4 * place.first)
+        return found
+
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return A, B and C drawn from the problem's own seed, and the first launch's result. Each
-        is flat, from the first element on.
+        is flat, from the first element on; A and B in float64, if they have scales, by which they
+        are multiplied.
         """
         self.draw(self.given.seed, 1)
         self.poison(self._scratch("c"), self.given.seed)
         self._support.stream.synchronize()
         arrays, own = [], (*places(self.given), self.place_c)
-        addresses = (*self.spare(), self.of_launch(0, 1)[2])
+        addresses = (*self.spare()[:3], self.of_launch(0, 1)[2])
         kinds = *self._stored(), self._stored()[2]
         for place, address, kind in zip(own, addresses, kinds, strict=True):
             array = np.empty(place.total - place.first, kind)
             cuda.memcpy_dtoh(array, address)
             arrays.append(array)
+        if scales := self._scales():
+            factors = zip(spread(self.given, scales), self.given.transposed, strict=False)
+            for index, (factor, turned) in enumerate(factors):
+                arrays[index] = values(arrays[index])
+                inside(arrays[index], own[index]._replace(first=0))[:] *= (
+                    factor.T if turned else factor
+                )
         a, b, c, result = arrays
         return a, b, c, result
 
@@ -650,7 +689,7 @@ class Operands:
         for at, line in (self, row), (other, row % rows):
             before = matrix * at.place_c.stride + line * at.given.ldc + column
             cuda.memcpy_dtoh(element, at.of_launch(0, 1)[2] + at.sizes[2] * before)
-            found.append(float(operands.values(element)[0]))
+            found.append(float(values(element)[0]))
         return row, column, found[0], found[1]
 
 

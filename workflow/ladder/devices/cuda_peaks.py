@@ -44,8 +44,9 @@ def chain(size: int) -> NDArray[np.uint32]:
 def arithmetic(support: Support, sms: int, tensor_cores: bool) -> dict[str, tuple[Call, float]]:
     """Return, by the name of its rate, a launch that only multiplies and adds, and its operations.
 
-    `fp32_tflops` is of the lanes. With `tensor_cores`, `tensor_16_bit_tflops` is of compute
-    capability 9.0's tensor cores: products of 16 bits, FP32 sums.
+    `fp32_tflops` is of the lanes. With `tensor_cores`, `tensor_16_bit_tflops` and
+    `tensor_8_bit_tflops` are of compute capability 9.0's tensor cores: products of 16 or 8 bits,
+    FP32 sums.
     """
     fma, lane_rounds, tensor_rounds = support.function("peak_fma", "iffP"), 125, 500
 
@@ -63,18 +64,16 @@ def arithmetic(support: Support, sms: int, tensor_cores: bool) -> dict[str, tupl
     launches: dict[str, tuple[Call, float]] = {
         "fp32_tflops": (multiply_add, 8 * sms * 256 * lane_rounds * 1024 * 2.0)
     }
-    if tensor_cores:
-        mma = support.function("peak_tensor", "iP")
 
-        def multiply_tiles() -> None:
-            mma.prepared_async_call(
-                (sms, 1), (256, 1, 1), support.stream, tensor_rounds, support.address("sums")
-            )
-
-        launches["tensor_16_bit_tflops"] = (
-            multiply_tiles,
-            sms * 2 * tensor_rounds * 8 * (64 * 16 * 256 * 2.0),
+    def multiply_tiles(bits: int) -> Call:
+        mma = support.function(f"peak_tensor_{bits}", "iP")
+        return lambda: mma.prepared_async_call(
+            (sms, 1), (256, 1, 1), support.stream, tensor_rounds, support.address("sums")
         )
+
+    for bits in (16, 8) if tensor_cores else ():
+        operations = sms * 2 * tensor_rounds * 8 * (64 * 256 * 256 / bits * 2.0)
+        launches[f"tensor_{bits}_bit_tflops"] = multiply_tiles(bits), operations
     return launches
 
 

@@ -13,7 +13,7 @@ typedef unsigned long long u64;
 // The contents of a matrix. `ladder.devices.operands.Draw` has the same fields in the same order.
 typedef struct {
   int distribution;  // index into ladder.core.types.DISTRIBUTIONS
-  int matrix;        // 0: A (rows of M, columns of K), 1: B (K, N), 2: C (M, N)
+  int matrix;        // 0: A (rows of M, columns of K), 1: B (K, N), 2: C (M, N), 3: scales of A (K / block, M), 4: of B (N / block, K / block)
   int transposed;    // whether it lies in memory as A (K, M), as B (N, K)
   int k;             // of the problem
   int small;         // `integers`, `exact`: whole numbers from -small to small
@@ -25,6 +25,7 @@ typedef struct {
   int fresh;         // a row, as it lies in memory, that is drawn from another seed, or -1: what changes between two launches of a sample
   int lowest;        // exponents of the element type's smallest and largest normal numbers
   int highest;
+  int block;         // elements along K that have a scale together, in a row of A and in so many columns of B; 0: there are no scales
   u64 seed;
 } Draw;
 
@@ -131,8 +132,24 @@ HD Draw of_batch(Draw d, long long number) {
   return d;
 }
 
+// The scale of A (matrix 0) or B for a step along K, and a row of A or a block of columns of B. It is a power of two where numbers are whole.
+HD double scale_of(Draw d, int matrix, long long step, long long other) {
+  if (d.distribution == REPEATED && matrix == 0) other %= REPEATED_ROWS;
+  const u64 h = hashed(d.seed, 12 + matrix, step, other);
+  const int whole = d.distribution == INTEGERS || d.distribution == EXACT || d.distribution == EXACT_TF32 || d.distribution == MIXED;
+  return exp2((double)(h & 3) - (whole ? 0 : 3)) * (whole ? 1 : (float)(1.5 + unit(h) / 2));
+}
+
+// By what an element of a matrix is multiplied, beside its own value.
+HD double factor_at(Draw d, long long row, long long col) {
+  if (!d.block || d.matrix > 1) return 1;
+  const int along = d.transposed != (d.matrix == 0);  // K goes along the rows in memory
+  return scale_of(d, d.matrix, (along ? col : row) / d.block, d.matrix ? (along ? row : col) / d.block : along ? row : col);
+}
+
 // The element at a row and a column of a matrix as it lies in memory.
 HD double stored(Draw d, long long row, long long col) {
+  if (d.matrix > 2) return d.matrix == 3 ? scale_of(d, 0, row, col) : scale_of(d, 1, col, row);
   if (row == d.fresh) d.seed = mix(~d.seed);
   return d.transposed ? operand(d, col, row) : operand(d, row, col);
 }

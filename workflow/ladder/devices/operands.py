@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -79,6 +80,7 @@ class Draw(NamedTuple):
     fresh: int
     lowest: int
     highest: int
+    block: int
     seed: int
 
 
@@ -119,7 +121,8 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     K need more bits than an element has, but few enough for the accumulator, and for an element's
     exponent: a kernel that keeps such a sum as an element is not exact. If elements of A and B
     have fewer bits than those of C, no number has more than they, and the standard deviation of
-    sums over parts of K is at most a sixteenth of the limit of `FAST_DIGITS`.
+    sums over parts of K is at most a sixteenth of the limit of `FAST_DIGITS`. Scales of whole numbers
+    are powers of two from 1 to 8, so that scaled sums need at most 6 bits more.
     `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as they
     are.
     """
@@ -151,11 +154,48 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
         math.isqrt(3 * largest // math.isqrt(problem.k)),
     )
     common = (problem.k, small, wide, period, full, alone, large, -1, *element.exponents)
+    own = *common, element.block, problem.seed
     a, b, c = (
-        Draw(DISTRIBUTIONS.index(problem.distribution), matrix, int(turned), *common, problem.seed)
+        Draw(DISTRIBUTIONS.index(problem.distribution), matrix, int(turned), *own)
         for matrix, turned in enumerate(problem.transposed)
     )
     return a, b, c
+
+
+def scale_places(problem: Problem) -> list[Place]:
+    """Return where the scales of A and those of B lie, in buffers of float32; none without scales.
+
+    A row of the first has one of each row of A, for `block` elements along K. A row of the second
+    has those of `block` columns of B along K, rounded up to a multiple of four: as cuBLASLt takes
+    them (cuBLAS documentation, "Scaling Factors Layouts").
+    """
+    if not (block := ELEMENT_TYPES[problem.element_type].block):
+        return []
+    steps = -(-problem.k // block)
+    shapes = (steps, problem.m), (-(-problem.n // block), steps + -steps % 4)
+    return [Place(rows * cols + 2 * GUARD, GUARD, rows, cols, cols) for rows, cols in shapes]
+
+
+def scale_draws(drawn: Sequence[Draw]) -> list[Draw]:
+    """Return the contents of the scales of A and of B, whose contents are given."""
+    return [draw._replace(matrix=3 + draw.matrix, transposed=0) for draw in drawn[:2]]
+
+
+def spread(
+    problem: Problem,
+    scales: Sequence[NDArray[Any]],
+    rows: slice = slice(None),
+    columns: slice = slice(None),
+) -> tuple[Any, Any]:
+    """Return the factor of each element of rows of op(A) and of columns of op(B), from the scales as
+    they lie in memory; 1 and 1 if there are none.
+    """
+    if not scales:
+        return 1, 1
+    of_a, of_b = scales
+    block, k = ELEMENT_TYPES[problem.element_type].block, problem.k
+    by_row = of_a.T[rows].repeat(block, 1)[:, :k]
+    return by_row, of_b.repeat(block, 0)[: problem.n][columns].T.repeat(block, 0)[:k]
 
 
 def exact_elements(problem: Problem) -> int:
@@ -262,11 +302,12 @@ def view_step(problem: Problem) -> int:
     """Return the rows of A and of B, as they lie in memory, from one launch of a sample to the next:
     0 if other rows would spoil the distribution. Of a batch it is the matrices.
 
-    So other rows along K are multiplied of a transposed A, as of a B that is not. With this step
+    Nor are there scales of other rows. Other rows along K are multiplied of a transposed A, as of a
+    B that is not. With this step
     both begin on the same 16-byte boundary in all launches. It is even, because `alternating` goes
     by pairs of rows.
     """
-    if problem.batched or problem.distribution in BOUND:
+    if problem.batched or problem.distribution in BOUND or scale_places(problem):
         return int(problem.batched)
     return 16 // problem.sizes[0]
 

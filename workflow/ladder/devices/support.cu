@@ -92,7 +92,8 @@ __device__ void draw_wide(Draw d, long long skip, long long count, long long row
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count * rows * cols; i += (long long)gridDim.x * blockDim.x) {
     const long long row = i / cols % rows, col = i % cols;
     const Draw own = of_batch(d, first + i / (rows * cols));
-    const double value = double(T(d.transposed ? stored(own, skip + col, row) : stored(own, skip + row, col)));
+    const long long at_row = skip + (d.transposed ? col : row), at_col = d.transposed ? row : col;
+    const double value = double(T(stored(own, at_row, at_col))) * factor_at(own, at_row, at_col);
     out[i] = absolute ? fabs(value) : value;
   }
 }
@@ -189,15 +190,17 @@ __device__ double sign(u64 secret, long long j) { return mix(secret + j) & 1 ? 1
 __device__ long long lines_of(Place p, Draw d) { return d.transposed ? p.ld : p.rows; }
 __device__ long long across_of(Place p, Draw d) { return d.transposed ? p.rows : p.ld; }
 
-// An element of such a line: its row and column in memory, its place in the buffer, whether it is in the matrix, and its value.
+// An element of such a line: its row and column in memory, its place in the buffer, whether it is in the matrix, its value, and by what this is
+// multiplied.
 template <class T>
 struct Element {
   long long row, col, at;
   bool inside;
   T value;
+  double factor;
   __device__ Element(Place p, Draw d, long long line, long long other)
       : row(d.transposed ? other : line), col(d.transposed ? line : other), at(p.first + row * p.ld + col), inside(col < p.cols),
-        value(T(inside ? stored(d, row, col) : 0.0)) {}
+        value(T(inside ? stored(d, row, col) : 0.0)), factor(factor_at(d, row, col)) {}
   __device__ bool changed(const T* buffer) const { return ((const typename Bits<T>::type*)buffer)[at] != (inside ? bits(value) : canary<T>(at)); }
 };
 
@@ -223,7 +226,7 @@ __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long l
       changed += element.changed(buffer);
       const long long col = d.transposed ? element.row - skip : element.col;
       if (!element.inside || col < 0 || col >= N) continue;
-      const double value = double(element.value);
+      const double value = double(element.value) * element.factor;
       sum += sign(secret, col) * value, square += (unit * value) * (unit * value);
     }
     sum = total_of(sum), square = total_of(square);
@@ -258,7 +261,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
       changed += element.changed(buffer);
       const long long k = d.transposed ? element.row - skip : element.col;
       if (!element.inside || k < 0 || k >= d.k) continue;
-      const double value = double(element.value);
+      const double value = double(element.value) * element.factor;
       z += value * w[k], a2 += (unit * value) * (unit * value);
     }
     const long long of_c = d.transposed ? line : line - skip;
@@ -319,6 +322,7 @@ FOR_RESULT(float16, __half)
 FOR_RESULT(bfloat16, __nv_bfloat16)
 FOR_TYPE(float8_e4m3, __nv_fp8_e4m3, __nv_bfloat16)
 FOR_TYPE(float8_e4m3_float16, __nv_fp8_e4m3, __half)
+FOR_TYPE(float8_e4m3_blocks, __nv_fp8_e4m3, __nv_bfloat16)
 
 // Peak FP32 rate: every thread makes `rounds` times 1024 independent multiply-adds in registers, 8 chains of 128. The loop itself (a counter,
 // a comparison, a branch) then takes 3 instructions in a thousand.
@@ -343,14 +347,28 @@ extern "C" __global__ void __launch_bounds__(256) peak_fma(int rounds, float a, 
   "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3]), "+f"(x[i + 4]), "+f"(x[i + 5]), "+f"(x[i + 6]), "+f"(x[i + 7])
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
 
-// The tensor cores' peak in 16 bits: each warpgroup multiplies the same tiles in shared memory, 64 x 16 by 16 x 256 with FP32 sums, without
-// waiting for anything else (PTX ISA, "wgmma.mma_async"). The elements are random between 1/2 and 1 and of both signs.
-extern "C" __global__ void __launch_bounds__(256) peak_tensor(int rounds, float* out) {
-  constexpr int A_BYTES = 64 * 16 * 2, B_BYTES = 256 * 16 * 2;
+#define MULTIPLY(form, majors)                                                                                                                 \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n256" form " {"                                                                                \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "                          \
+               "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, "                \
+               "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, "                \
+               "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, "                \
+               "%88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "      \
+               "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"                    \
+               "}, %128, %129, 1, 1, 1" majors ";"                                                                                             \
+               : SUMS_32(0), SUMS_32(32), SUMS_32(64), SUMS_32(96)                                                                             \
+               : "l"(a), "l"(b))
+
+// The tensor cores' peak: each warpgroup multiplies the same tiles in shared memory, 64 rows of 32 bytes by 256 with FP32 sums, without waiting
+// for anything else (PTX ISA, "wgmma.mma_async"). The elements, of 16 bits or of 8 (E4M3), are random between 1/2 and 1 and of both signs.
+template <int BITS>
+__device__ void multiply_only(int rounds, float* out) {
+  constexpr int A_BYTES = 64 * 32, B_BYTES = 256 * 32;
+  constexpr unsigned RANDOM = BITS == 16 ? 0x83ff83ffu : 0x87878787u, HALVES = BITS == 16 ? 0x38003800u : 0x30303030u;
   __shared__ alignas(128) unsigned tiles[(2 * A_BYTES + B_BYTES) / 4];
   for (unsigned i = threadIdx.x; i < sizeof tiles / 4; i += 256) {
     const unsigned mixed = (i + 1) * 2654435761u;
-    tiles[i] = ((mixed ^ mixed >> 15) & 0x83ff83ffu) | 0x38003800u;
+    tiles[i] = ((mixed ^ mixed >> 15) & RANDOM) | HALVES;
   }
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
@@ -363,17 +381,12 @@ extern "C" __global__ void __launch_bounds__(256) peak_tensor(int rounds, float*
   for (int r = 0; r < rounds; ++r) {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
-                   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
-                   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, "
-                   "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, "
-                   "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, "
-                   "%88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "
-                   "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-                   "}, %128, %129, 1, 1, 1, 0, 0;"
-                   : SUMS_32(0), SUMS_32(32), SUMS_32(64), SUMS_32(96)
-                   : "l"(a), "l"(b));
+    for (int i = 0; i < 8; ++i) {
+      if constexpr (BITS == 16)
+        MULTIPLY("k16.f32.f16.f16", ", 0, 0");
+      else
+        MULTIPLY("k32.f32.e4m3.e4m3", "");
+    }
     asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
   }
   float sum = 0;
@@ -381,6 +394,8 @@ extern "C" __global__ void __launch_bounds__(256) peak_tensor(int rounds, float*
   for (int i = 0; i < 128; ++i) sum += x[i];
   if (sum == 12345.678f) *out = sum;  // keeps the products; almost never true
 }
+extern "C" __global__ void __launch_bounds__(256) peak_tensor_16(int rounds, float* out) { multiply_only<16>(rounds, out); }
+extern "C" __global__ void __launch_bounds__(256) peak_tensor_8(int rounds, float* out) { multiply_only<8>(rounds, out); }
 #endif
 
 // L2 bandwidth: all blocks read a buffer that fits the cache `passes` times, past L1. A block reads another part in each pass, so that every

@@ -1,6 +1,6 @@
 """The baselines: the vendors' calls that are measured beside the kernels."""
 
-from ladder.core.types import OF_8_BITS
+from ladder.core.types import UNSCALED
 from ladder.model.kernel import Configuration
 
 BASELINES = {
@@ -17,7 +17,7 @@ BASELINES = {
 """Vendor calls of each device kind. The first is the reference that every kernel is paired with."""
 TYPES_OF = {
     "cublas_fp32_sums": ("float16", "bfloat16"),
-    "cublas_fast_accum": OF_8_BITS,
+    "cublas_fast_accum": UNSCALED,
     "cublas_tf32": ("float32",),
     "cublas_bf16x9": ("float32",),
 }

@@ -45,13 +45,11 @@ def flop_per_clock(environment: Mapping[str, Any]) -> float | None:
 
 
 def measured_peak(environment: Mapping[str, Any], element_type: str) -> float | None:
-    """Return the measured peak in TFLOP/s: of the lanes in float32, of the tensor cores in 16 bits;
-    None where it is not measured, as in 8 bits.
+    """Return the measured peak in TFLOP/s: of the lanes in float32, of the tensor cores in 16 and 8
+    bits; None where it is not measured.
     """
-    if ELEMENT_TYPES[element_type].size == 1:
-        return None
     name = (
-        "tensor_16_bit_tflops"
+        f"tensor_{8 * ELEMENT_TYPES[element_type].size}_bit_tflops"
         if element_type in OF_CUDA
         else f"{element_type.replace('float', 'fp')}_tflops"
     )

@@ -34,6 +34,8 @@ BATCH = "typedef struct { int count; long long stride_a, stride_b, stride_c; } B
 """What a kernel gets by value after `ldc` where it is compiled for a batch: the number of products,
 and the elements from one matrix to the next.
 """
+SCALES = "const float *scales_a, const float *scales_b"
+"""What it gets where the element type has scales: `operands.scale_places`."""
 MAX_THREADS = 1024
 """The most threads per block on every CUDA device (CUDA C++ Programming Guide, "Technical
 Specifications per Compute Capability").
@@ -448,13 +450,15 @@ class Kernel:
         return [tensor_map(entry, names) for entry in self.tensor_maps]
 
     def arguments(self, configuration: Configuration) -> str:
-        """Return what every launch gets: `ARGUMENTS`, then the batch, a pointer to the workspace and
-        the tensor maps, if there are any.
+        """Return what every launch gets: `ARGUMENTS`, then the batch, the scales of A and of B, a
+        pointer to the workspace and the tensor maps, if there are any.
         """
+        scaled = ELEMENT_TYPES[configuration.element_type].block
         return ", ".join(
             [
                 ARGUMENTS,
                 *(["Batch batch"] if configuration.batched else []),
+                *([SCALES] if scaled else []),
                 *(["void *workspace"] if self.workspace else []),
                 *(f"TensorMap {entry['of'].lower()}_map" for entry in self.tensor_maps),
             ]

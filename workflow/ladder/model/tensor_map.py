@@ -102,6 +102,12 @@ def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorM
     )
 
 
+def data_type(of: str, size: int, element_type: str) -> str:
+    """Return the type of a map's elements of so many bytes, as `CUtensorMapDataType` names it."""
+    element = ELEMENT_TYPES[element_type]
+    return "UINT8" if size == 1 else (element.of_c if of == "C" else element).name.upper()
+
+
 @lru_cache(maxsize=4096)
 def encoded(matrix: TensorMap, element_type: str, address: int) -> bytes:
     """Return the map of a matrix at `address` as kernels get it: zeros if its rows do not begin
@@ -116,10 +122,9 @@ def encoded(matrix: TensorMap, element_type: str, address: int) -> bytes:
     swizzle = f"{matrix.swizzle}B" if matrix.swizzle else "NONE"
     several = int(matrix.count > 1)
     extents = [matrix.width, matrix.height, *([matrix.count] * several)]
-    element = ELEMENT_TYPES[element_type]
-    data = "uint8" if matrix.size == 1 else (element.of_c if matrix.of == "C" else element).name
+    data = data_type(matrix.of, matrix.size, element_type)
     status, made = driver.cuTensorMapEncodeTiled(
-        driver.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{data.upper()}"],
+        driver.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{data}"],
         len(extents),
         address,
         [driver.cuuint64_t(extent) for extent in extents],
