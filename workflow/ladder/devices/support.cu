@@ -92,7 +92,7 @@ __device__ void draw_wide(Draw d, long long skip, long long count, long long row
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count * rows * cols; i += (long long)gridDim.x * blockDim.x) {
     const long long row = i / cols % rows, col = i % cols;
     const Draw own = of_batch(d, first + i / (rows * cols));
-    const double value = double(T(d.transposed ? stored(own, skip + col, row) : stored(own, skip + row, col)));
+    const double value = double(T(stored(own, skip + (d.transposed ? col : row), d.transposed ? row : col)));
     out[i] = absolute ? fabs(value) : value;
   }
 }
@@ -211,6 +211,7 @@ __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long l
   const long long number = p.count > 1 ? blockIdx.y - skip : 0;
   const bool multiplied = number >= 0 && number < count;
   double changed = spoilt_round(buffer, p, blockIdx.y);
+  d.matrix = 1;  // as it is: known to the compiler, it leaves out how the others are drawn
   d = of_batch(d, blockIdx.y), p.first += blockIdx.y * p.stride;
   if (p.count > 1) skip = 0;
   if (multiplied) w += number * d.k, squares += number * d.k;
@@ -242,6 +243,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
   const long long number = p.count > 1 ? blockIdx.y - skip : 0;
   const bool multiplied = number >= 0 && number < pc.count;
   double worst = 0, changed = spoilt_round(buffer, p, blockIdx.y), stray = multiplied ? spoilt_round(c, pc, number) : 0, norm_b = 0;
+  d.matrix = 0, dc.matrix = 2;
   d = of_batch(d, blockIdx.y), p.first += blockIdx.y * p.stride;
   if (p.count > 1) skip = 0;
   if (multiplied) dc = of_batch(dc, number), pc.first += number * pc.stride, w += number * d.k, squares += number * d.k;
