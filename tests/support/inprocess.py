@@ -107,7 +107,8 @@ class InProcess(Child):
     `VirtualClock` in use.
     """
 
-    def _start(self, kind: str, settings: dict[str, str], lock: int | None) -> None:
+    def _start(self, ahead: bool = False) -> None:
+        self.ahead = ahead
         self.mark, self.errors, process = "in process", tempfile.TemporaryFile(), _Process()
         self.process: Any = process
         self.connection: Any = _Pipe(process, self.errors)

@@ -80,7 +80,10 @@ class Session:
         self.children = 0
         """How many workers were started."""
         self._busy_us = 0.0
+        self.ahead = False
+        """Whether the next worker starts while one measures. On a CPU it would disturb that."""
         self._child: Child | None = None
+        self._next: Child | None = None
         self._problem: Problem | None = None
         self._loaded: set[Candidate] = set()
 
@@ -89,12 +92,18 @@ class Session:
         cannot be opened.
         """
         if self._child and self._child.has_ended():
-            self.end()
+            self.renew()
         if self._child is None:
-            self._child = Child(self.kind, self.uuid, self.support, self.lock, self.library)
+            start = partial(Child, self.kind, self.uuid, self.support, self.lock, self.library)
+            child, self._next = self._next, None
+            if child:
+                child.open()
+            self._child = child or start()
             self.children += 1
             if self.environment:
                 self._check_alike(self._child.attributes)
+            if self.ahead and self.kind == "cuda":
+                self._next = start(ahead=True)
         return self._child
 
     def _check_alike(self, attributes: Mapping[str, Any]) -> None:
@@ -117,7 +126,15 @@ class Session:
             self._child.kill()
 
     def end(self) -> None:
-        """Let the worker end."""
+        """Let the worker end, and one that waits for its turn."""
+        self.renew()
+        if self._next:
+            self._next.kill()
+            self._next.close()
+        self._next = None
+
+    def renew(self) -> None:
+        """Let the worker end; another is a fresh process, with another context and addresses."""
         if self._child:
             self._busy_us += self._child.busy_us
             self._child.close()
@@ -139,7 +156,7 @@ class Session:
             except Failure as failure:
                 needed = WORKER_BYTES + (self._problem.host_bytes if self._problem else 0)
                 if not failure.alive:
-                    self.end()
+                    self.renew()
                 if last or not failure.killed:
                     if failure.starved and peak_memory_bytes() < needed:
                         raise InputError(
@@ -168,7 +185,7 @@ class Session:
             except Failure as failure:
                 if failure.status == "not_supported":
                     raise
-                self.end()
+                self.renew()
                 if last:
                     why = "; ".join([failure.reason, *remarks(worker.attributes)])
                     raise InputError(

@@ -120,18 +120,33 @@ class Child:
 
     oom_kills = 0
     """How many processes of the machine the system had killed for want of memory when this one
-    started.
+    opened the device.
     """
 
     def __init__(
-        self, kind: str, uuid: str, support: Path, lock: int | None, library: str = ""
+        self,
+        kind: str,
+        uuid: str,
+        support: Path,
+        lock: int | None,
+        library: str = "",
+        ahead: bool = False,
     ) -> None:
-        self.busy_us, self.oom_kills = 0.0, oom_kills()
+        """With `ahead` the process imports its modules and leaves the device alone until `open` is
+        called: another process still uses it.
+        """
+        self.busy_us = 0.0
+        self._opening, self._lock = protocol.Open(kind, uuid, support, library), lock
+        self._start(ahead)
+        if not ahead:
+            self.open()
+
+    def open(self) -> None:
+        """Open the device. Raises `InputError` if that fails in a second process too."""
+        self.oom_kills = oom_kills()
         for last in (False, True):
-            self._start(kind, {"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
             try:
-                opening = protocol.Open(kind, uuid, support, library)
-                (answer,) = self.ask(opening, START_SECONDS)
+                (answer,) = self.ask(self._opening, START_SECONDS)
                 assert isinstance(answer, Opened)
                 self.attributes = answer.attributes
                 """What the device, and the libraries in the child, are."""
@@ -140,22 +155,27 @@ class Child:
                 self.close()
                 if last:
                     raise InputError(
-                        f"{uuid}: the device cannot be opened: {failure.reason}; {NO_FAULT}"
+                        f"{self._opening.uuid}: the device cannot be opened: {failure.reason}; "
+                        f"{NO_FAULT}"
                     ) from None
             except InputError:
                 self.close()
                 raise
+            self._start()
 
-    def _start(self, kind: str, settings: dict[str, str], lock: int | None) -> None:
+    def _start(self, ahead: bool = False) -> None:
         self.connection, childs_end = pipe()
         self.errors = tempfile.TemporaryFile()
         self.mark = f"{os.getpid()}-{next(_numbers)}"
+        kind, descriptors = self._opening.kind, [childs_end.fileno()]
+        settings = {"CUDA_VISIBLE_DEVICES": self._opening.uuid} if kind == "cuda" else IDLE
+        words = ["ahead", self._opening.library] if ahead else [kind]
         # prctl(2), PR_SET_CHILD_SUBREAPER: orphans below this process become its children
         ctypes.CDLL(None).prctl(36, 1)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", worker_start.__name__, str(childs_end.fileno()), kind],
-                pass_fds=[childs_end.fileno(), *([] if lock is None else [lock])],
+                [sys.executable, "-m", worker_start.__name__, str(childs_end.fileno()), *words],
+                pass_fds=descriptors if self._lock is None else [*descriptors, self._lock],
                 stdin=subprocess.DEVNULL,
                 stdout=self.errors,
                 stderr=self.errors,

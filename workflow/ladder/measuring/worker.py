@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -68,19 +68,26 @@ def open_device(kind: str, uuid: str, support: Path, library: str = "") -> Devic
     """Return the device of a kind, together with its baselines. They are those of the installed
     library, or of the one whose files are in the folder `library`.
     """
-    if kind == "cuda" and (gpus := simulated()):
-        opened: Device = gpus.open_device(uuid, support, library)
-        return opened
     if kind == "cuda":
-        libraries.load(library)  # before nvmath-python loads the one that it finds
-        from ladder.devices.cublas import Cublas
-        from ladder.devices.cuda import Cuda
-
-        return Cuda(uuid, support.read_bytes(), Cublas)
+        return gpu_opener(library)(uuid, support, library)
     from ladder.devices import blas
     from ladder.devices.cpu import Cpu
 
     return Cpu(support, blas)
+
+
+def gpu_opener(library: str) -> Callable[[str, Path, str], Device]:
+    """Import what opens a GPU, without touching it; return the function of its UUID, the support
+    file and the library.
+    """
+    if gpus := simulated():
+        opener: Callable[[str, Path, str], Device] = gpus.open_device
+        return opener
+    libraries.load(library)  # before nvmath-python loads the one that it finds
+    from ladder.devices.cublas import Cublas
+    from ladder.devices.cuda import Cuda
+
+    return lambda uuid, support, _: Cuda(uuid, support.read_bytes(), Cublas)
 
 
 def _verdict(errors: Errors, problem: Problem, launch: Launch) -> Verdict:

@@ -2,12 +2,14 @@
 takes a tenth of a second.
 
 Run as `python -m ladder.measuring.worker_start FD KIND`; the GPU is the first that
-CUDA_VISIBLE_DEVICES shows.
+CUDA_VISIBLE_DEVICES shows. `FD ahead LIBRARY` starts a GPU's worker before its turn: it imports all
+that it needs, and leaves the GPU to the worker that still measures.
 """
 
 import ctypes
 import sys
 import threading
+from contextlib import suppress
 
 
 def make_context() -> None:
@@ -31,4 +33,7 @@ if __name__ == "__main__":
     cores()  # before a library binds this thread
     from ladder.measuring import worker  # now, while the driver is at work
 
+    if sys.argv[2] == "ahead":
+        with suppress(Exception):  # opening the device reports why
+            worker.gpu_opener(sys.argv[3])
     worker.main(int(sys.argv[1]))
