@@ -9,6 +9,7 @@ from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import faults
 import pytest
@@ -16,7 +17,7 @@ from ladder.core.errors import InputError
 from ladder.devices import lock
 from ladder.devices.detect import DetectedDevice
 from ladder.devices.lock import WAIT_SECONDS, exclusive
-from ladder.measuring.supervisor import IDLE, Child
+from ladder.measuring.supervisor import Child
 
 
 def test_the_first_gpu_is_one_that_may_be_used(monkeypatch):
@@ -107,9 +108,8 @@ def test_a_device_has_one_timer_whoever_asks(holder, capfd, virtual_clock):
 
 def test_the_lock_is_held_until_the_worker_that_uses_the_device_is_gone():
     """However its job ended: here as by SIGKILL, which leaves the worker behind."""
-    child = Child.__new__(Child)
     with exclusive(["GPU-shared"]) as (_, lock):
-        child._start("cpu", IDLE, lock)
+        child = Child("cpu", "", Path(), lock, ahead=True)
     with pytest.raises(BlockingIOError), exclusive(["GPU-shared"], wait=False):
         pass
     child.kill()

@@ -37,7 +37,9 @@ def uuids(device: DetectedDevice) -> list[str]:
     """
     if device.kind == "cpu":
         return [device.slug]
-    gpus = visible(device.slug)
+    # asking CUDA takes most of a second, and only that variable hides what NVML shows
+    hides = "CUDA_VISIBLE_DEVICES" in os.environ or not device.uuids
+    gpus = visible(device.slug) if hides else list(device.uuids)
     if not gpus:
         raise InputError(
             f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be "
