@@ -188,6 +188,7 @@ def run(
     support = folder / "support"
     support.write_bytes(compile_support(device.kind, device.arch))
     with closing(Child(device.kind, uuid, support, None)) as child:
+        child.open()
         environment = probe(device, child)
     rows = {(name, "float32", row["configuration"]): row for name, row in binaries.items()}
     alike: dict[str, list[Kernel]] = {}

@@ -164,7 +164,7 @@ def test_a_problem_is_set_up_again_in_a_fresh_process(jobs):
     jobs.faults = {SetProblem: [INCORRECT]}
     run = jobs.open(JOB)
     assert outcomes(run) == [RIGHT] * 6
-    assert [worker.ahead for worker in jobs.workers] == [False, False]
+    assert run.session.children == 2
 
 
 def preload(jobs, monkeypatch):

@@ -129,7 +129,6 @@ def test_only_a_worker_looks_for_garbage_as_often_as_python_does(started):
 
 def test_no_process_looks_for_garbage_when_it_ends(started):
     lost = "C = type('C', (), {'__del__': lambda _: print(1, file=sys.stderr)}); c = C(); c.c = c"
-    assert started(f"{lost}; del c; import gc; gc.collect()")[0] == "1\n"
     assert started(f"{lost}; del c")[0] == ""
 
 

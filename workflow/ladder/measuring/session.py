@@ -91,20 +91,25 @@ class Session:
         """Return the worker, a fresh one if the last has ended. Raises `InputError` if the device
         cannot be opened.
         """
-        if self._child and self._child.has_ended():
+        if self._child and self._child.process.poll() is not None:
             self.renew()
         if self._child is None:
-            start = partial(Child, self.kind, self.uuid, self.support, self.lock, self.library)
-            child, self._next = self._next, None
-            if child:
-                child.open()
-            self._child = child or start()
+            self.start()
+            self._child, self._next = self._next, None
+            assert self._child
+            self._child.open()
             self.children += 1
             if self.environment:
                 self._check_alike(self._child.attributes)
             if self.ahead and self.kind == "cuda":
-                self._next = start(ahead=True)
+                self.start()
         return self._child
+
+    def start(self) -> None:
+        """Start the next worker, which leaves the device alone."""
+        self._next = self._next or Child(
+            self.kind, self.uuid, self.support, self.lock, self.library
+        )
 
     def _check_alike(self, attributes: Mapping[str, Any]) -> None:
         """Raise `InputError` if the worker has other libraries, or another device, than

@@ -115,7 +115,7 @@ class Child:
     The child holds the job's lock too: the device is not free before the last process that uses it
     is gone. The child is its own session, so that a kernel's signals to its process group reach
     nobody else. This process adopts the processes that kernels start there, and ends them with the
-    child. Raises `InputError` if the device cannot be opened in a second process either.
+    child.
     """
 
     oom_kills = 0
@@ -124,22 +124,12 @@ class Child:
     """
 
     def __init__(
-        self,
-        kind: str,
-        uuid: str,
-        support: Path,
-        lock: int | None,
-        library: str = "",
-        ahead: bool = False,
+        self, kind: str, uuid: str, support: Path, lock: int | None, library: str = ""
     ) -> None:
-        """With `ahead` the process imports its modules and leaves the device alone until `open` is
-        called: another process still uses it.
-        """
+        """Start the process, which leaves the device alone until it has to `open` it."""
         self.busy_us = 0.0
         self._opening, self._lock = protocol.Open(kind, uuid, support, library), lock
-        self._start(ahead)
-        if not ahead:
-            self.open()
+        self._start()
 
     def open(self) -> None:
         """Open the device. Raises `InputError` if that fails in a second process too."""
@@ -163,18 +153,18 @@ class Child:
                 raise
             self._start()
 
-    def _start(self, ahead: bool = False) -> None:
+    def _start(self) -> None:
         self.connection, childs_end = pipe()
         self.errors = tempfile.TemporaryFile()
         self.mark = f"{os.getpid()}-{next(_numbers)}"
-        kind, descriptors = self._opening.kind, [childs_end.fileno()]
-        settings = {"CUDA_VISIBLE_DEVICES": self._opening.uuid} if kind == "cuda" else IDLE
-        words = ["ahead", self._opening.library] if ahead else [kind]
+        of, descriptors = self._opening, [childs_end.fileno()]
+        settings = {"CUDA_VISIBLE_DEVICES": of.uuid} if of.kind == "cuda" else IDLE
+        words = str(childs_end.fileno()), of.kind, of.library
         # prctl(2), PR_SET_CHILD_SUBREAPER: orphans below this process become its children
         ctypes.CDLL(None).prctl(36, 1)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", worker_start.__name__, str(childs_end.fileno()), *words],
+                [sys.executable, "-m", worker_start.__name__, *words],
                 pass_fds=descriptors if self._lock is None else [*descriptors, self._lock],
                 stdin=subprocess.DEVNULL,
                 stdout=self.errors,
@@ -251,10 +241,6 @@ class Child:
         last = [line.strip() for line in lines if any(map(str.isalpha, line))][-1:]
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return ": ".join([f"the child process {how}", *last])
-
-    def has_ended(self) -> bool:
-        """Return whether the process has ended."""
-        return self.process.poll() is not None
 
     def kill(self) -> None:
         self.process.kill()
