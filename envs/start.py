@@ -5,6 +5,7 @@ unused engines bring in, and looks for garbage less often.
 documentation, "site").
 """
 
+import atexit
 import codecs
 import gc
 import locale
@@ -87,6 +88,8 @@ def _is_writable(folder: Path) -> bool:
 # worker measures with the pauses that it always had (`measuring.supervisor.MARK`)
 if "GEMM_LADDER_CHILD" not in os.environ:
     gc.set_threshold(50_000)
+# an interpreter that ends would look through all that was imported, for a fifth of a second
+atexit.register(gc.freeze)
 _check_memory()
 _use_utf8()
 _forget_pythonpath()

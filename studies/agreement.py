@@ -28,17 +28,16 @@ from typing import Any
 from unittest import mock
 
 import answer
-from answer import command_line, furthest, percent
+from answer import command_line, first_gpu, furthest, percent
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.errors import InputError
 from ladder.core.places import HOME
 from ladder.devices import operands
 from ladder.devices.base import Launch
-from ladder.devices.lock import first_gpu
 from ladder.measuring import timing
 from ladder.measuring.protocol import Time
 from ladder.measuring.verify import judge
-from ladder.measuring.worker import open_device
+from ladder.measuring.worker import opener
 from ladder.model.campaign import Limits
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover
@@ -60,7 +59,7 @@ class Bench:
         self.here, self.folder = first_gpu(), folder
         self.uuids = list(self.here.uuids[:1])
         (folder / "support").write_bytes(compile_support("cuda", self.here.arch))
-        self.device = open_device("cuda", self.uuids[0], folder / "support")
+        self.device = opener("cuda")(self.uuids[0], folder / "support")
         self.binaries: dict[str, str] = {}
 
     @contextmanager

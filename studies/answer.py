@@ -11,15 +11,30 @@ import shlex
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from ladder.compiling.provenance import describe
+from ladder.core.errors import InputError
 from ladder.core.files import write_whole
 from ladder.core.places import HOME
-from ladder.devices.detect import DetectedDevice
+from ladder.devices.detect import DetectedDevice, detect_gpus, left_out
+from ladder.devices.lock import visible
 from ladder.model.kernel import Kernel, code_digest
+
+
+def first_gpu() -> DetectedDevice:
+    """Return the first GPU that this process may use, as a device with no other GPU. Raises
+    `InputError` for none.
+    """
+    for device in detect_gpus():
+        for uuid in visible(device.slug):
+            return replace(device, uuids=(uuid,))
+    raise InputError(
+        ". ".join(["No GPU found", *left_out(), "Check `nvidia-smi` and CUDA_VISIBLE_DEVICES"])
+    )
 
 
 def write(

@@ -21,14 +21,13 @@ from typing import Any
 
 import answer
 import pandas as pd
-from answer import binaries, command_line
+from answer import binaries, command_line, first_gpu
 from checkout import interpreter
 from ladder.compiling.compile import compile_kernel
 from ladder.core import files
 from ladder.core.errors import NOTHING_MEASURED, InputError
 from ladder.core.places import HOME
 from ladder.devices import detect
-from ladder.devices.lock import first_gpu
 from ladder.model import campaign_file, kernel_file
 
 MOST_OF_ONE = 1 / 3

@@ -15,9 +15,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import answer
-from answer import command_line
+from answer import command_line, first_gpu
 from ladder.core.places import HOME
-from ladder.devices.lock import first_gpu
 from ladder.model.kernel_file import discover
 
 MESSAGE = 500

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import answer
-from answer import command_line
+from answer import command_line, first_gpu
 from ladder.core.places import HOME
 from ladder.devices.detect import detect_cpu
-from ladder.devices.lock import first_gpu
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import discover
 from power import slow_down

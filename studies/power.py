@@ -25,7 +25,7 @@ from typing import Any
 
 import answer
 import pandas as pd
-from answer import binaries, command_line
+from answer import binaries, command_line, first_gpu
 from checkout import Checkout
 from ladder.analysis import repeatability
 from ladder.analysis.compare import changes
@@ -34,7 +34,6 @@ from ladder.analysis.repeatability import limits, made_from, of_table
 from ladder.core.files import write_whole
 from ladder.core.places import HOME
 from ladder.core.stats import CONFIDENCE
-from ladder.devices.lock import first_gpu
 from ladder.model.kernel_file import discover
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED

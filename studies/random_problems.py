@@ -22,14 +22,13 @@ from random import Random
 from typing import Any
 
 import answer
-from answer import command_line
+from answer import command_line, first_gpu
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.places import HOME
 from ladder.core.types import ELEMENT_TYPES, LAYOUTS, OF_8_BITS, OF_CUDA
-from ladder.devices.lock import first_gpu
 from ladder.measuring.gauntlet import describe
 from ladder.measuring.verify import Verdict, judge
-from ladder.measuring.worker import open_device
+from ladder.measuring.worker import opener
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
@@ -182,7 +181,7 @@ def main() -> None:
                 f"--kernels: got {given.kernels}; expected kernels of 16-bit types that compile "
                 f"for {gpu.arch}"
             )
-        device = open_device("cuda", gpu.uuids[0], support)
+        device = opener("cuda")(gpu.uuids[0], support)
 
         held: list[Any] = []
 

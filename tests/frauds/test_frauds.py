@@ -8,11 +8,11 @@ from pathlib import Path
 
 import planted_frauds
 import pytest
+from answer import first_gpu
 from ladder.compiling import toolchain
 from ladder.compiling.toolchain import nvcc
 from ladder.core import clock
 from ladder.devices.detect import detect_cpu
-from ladder.devices.lock import first_gpu
 from ladder.model.kernel import BATCH, Configuration
 from planted import HOME
 from planted_frauds import INCLUDE, NOTES, StuckClock, assemble, by_kind, complaints

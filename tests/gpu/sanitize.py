@@ -16,11 +16,12 @@ from pathlib import Path
 from ladder.compiling.compile import Resource, compile_kernel, compile_support
 from ladder.core.files import write_whole
 from ladder.devices import cuda_operands, operands
-from ladder.devices.lock import first_gpu
+from ladder.devices.detect import detect_gpus
+from ladder.devices.lock import uuids
 from ladder.devices.operands import exactly
 from ladder.measuring.gauntlet import describe, problems
 from ladder.measuring.verify import judge
-from ladder.measuring.worker import open_device
+from ladder.measuring.worker import opener
 from ladder.model import kernel_file
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
@@ -83,12 +84,12 @@ def main(folder: Path, share: str, only_compile: bool) -> None:
     # what memcheck sees is what leaves an allocation: nothing lies beside an operand in it
     operands.GUARD = 0
     cuda_operands.SHIFTS = 1
-    gpu, wrong, launched = first_gpu(), [], 0
+    gpu, wrong, launched = detect_gpus()[0], [], 0
     kernels, support = compiled(gpu.arch, folder, share), folder / "support"
     if only_compile:
         write_whole(support, compile_support("cuda", gpu.arch))  # another tool may be reading it
         return
-    device = open_device("cuda", gpu.uuids[0], support)
+    device = opener("cuda")(uuids(gpu)[0], support)
     made = {}
     for kernel, rows in kernels:
         small = [

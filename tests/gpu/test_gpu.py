@@ -20,6 +20,7 @@ import foreign_faults
 import numpy as np
 import planted_frauds
 import pytest
+from answer import first_gpu
 from host import buffers
 from ladder.cli import export
 from ladder.compiling import toolchain
@@ -28,7 +29,6 @@ from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES, LAYOUTS, OF_8_BITS, 
 from ladder.devices import libraries
 from ladder.devices.back_to_back import FIRST_SECONDS, MOST_SECONDS, NEXT_SECONDS
 from ladder.devices.base import Launch, Refused
-from ladder.devices.lock import first_gpu
 from ladder.devices.operands import exactly, places, stored_type, values
 from ladder.measuring.gauntlet import describe, problems
 from ladder.measuring.protocol import Candidate, CompareBits, Judged, RunGauntlet

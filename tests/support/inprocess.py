@@ -10,7 +10,7 @@ import tempfile
 import traceback
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import simulated
 from ladder.core import clock
@@ -107,7 +107,10 @@ class InProcess(Child):
     `VirtualClock` in use.
     """
 
-    def _start(self, kind: str, settings: dict[str, str], lock: int | None) -> None:
+    made: ClassVar[list["InProcess"]] = []
+
+    def _start(self) -> None:
+        self.made.append(self)
         self.mark, self.errors, process = "in process", tempfile.TemporaryFile(), _Process()
         self.process: Any = process
         self.connection: Any = _Pipe(process, self.errors)

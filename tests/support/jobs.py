@@ -29,14 +29,15 @@ SWEEP = "parameters: {{U: 1}}\nsweep: {{U: {0}}}\n"
 
 
 class Asked(NamedTuple):
-    """A request: the number of its worker, from 1; the sizes of the problem there; and the
-    candidates that it is about, by name and U.
+    """A request: the number of its worker, from 1, and how many have started; the sizes of the
+    problem there; and the candidates that it is about, by name and U.
     """
 
     worker: int
     m: int
     who: tuple[str, ...]
     request: Request
+    started: int
 
 
 class Jobs:
@@ -67,7 +68,6 @@ class Jobs:
         }
         self.asked: list[Asked] = []
         self.faults: dict[Any, list[Failure]] = {}
-        self.workers: list[InProcess] = []
         self.environment = simulated.environment()
         for name, configurations in kernels.items():
             header = HEADER.format(
@@ -87,8 +87,6 @@ class Jobs:
     def _ask(
         self, ask: Any, child: InProcess, request: Request, timeout: float
     ) -> Iterator[Answer]:
-        if child not in self.workers:
-            self.workers.append(child)
         who: tuple[str, ...] = ()
         match request:
             case SetProblem(problem):
@@ -97,7 +95,8 @@ class Jobs:
                 who = tuple(map(_name, candidates))
             case _ if hasattr(request, "candidate"):
                 who = (_name(request.candidate),)
-        self.asked.append(Asked(self.workers.index(child) + 1, self.m, who, request))
+        made = InProcess.made
+        self.asked.append(Asked(made.index(child) + 1, self.m, who, request, len(made)))
         for key in (
             type(request),
             (type(request), *who),
@@ -139,7 +138,7 @@ class Jobs:
 
     def begin(self, kind: Callable[..., J], plan: Any, **inputs: Any) -> J:
         """Return a job of a kind, of which nothing is asked yet."""
-        self.asked, self.workers = [], []
+        self.asked, InProcess.made = [], []
         return kind(
             "d",
             "cuda",

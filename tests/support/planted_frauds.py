@@ -191,6 +191,7 @@ def run(
     support = folder / "support"
     support.write_bytes(compile_support(device.kind, device.arch))
     with closing(Child(device.kind, uuid, support, None)) as child:
+        child.open()
         environment = probe(device, child)
     rows = {
         (kernel.name, kernel.element_types[0], binaries[kernel.name]["configuration"]): binaries[

@@ -5,7 +5,6 @@ that the test puts there.
 import json
 import subprocess
 import sys
-from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,21 +51,6 @@ def ladder(project: Project, *arguments: str) -> subprocess.CompletedProcess[str
     """Run the command in a process of its own."""
     command = [project.python, "-m", "ladder", *arguments]
     return subprocess.run(command, cwd=project.folder, capture_output=True, text=True, check=False)
-
-
-class SameProcess(Executor):
-    """In place of `ProcessPoolExecutor`: what is submitted is done at once, in this process."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(function(*arguments, **named))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 class SimulatedCpu(simulated.Gpu):
@@ -139,13 +123,14 @@ def stay_in_process(monkeypatch: Any) -> None:
     # an interval of 95 % misses the truth in one run of twenty
     monkeypatch.setattr(measuring_trial, "draw_seed", lambda: 0)
     monkeypatch.setattr(session, "Child", InProcess)
-    for module in (compile, trial):
-        monkeypatch.setattr(module, "ProcessPoolExecutor", SameProcess)
+    monkeypatch.setattr(
+        trial, "compile_kernel", lambda *given: compile.compile_kernel(*given[:-1], 1)
+    )
 
 
 def simulate_cpu(monkeypatch: Any) -> None:
     """Put a simulated device in place of the CPU too, with what is compiled for it."""
     monkeypatch.setitem(compilers.COMPILERS, "cc", lambda source, *_: simulated.compile(source))
     monkeypatch.setattr(
-        worker, "open_device", lambda kind, uuid, support, library: SimulatedCpu("GPU-1")
+        worker, "opener", lambda kind, library: lambda uuid, support: SimulatedCpu("GPU-1")
     )

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -11,18 +12,23 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from drivers import compile_library
 from host import host
+from inprocess import use_simulated_gpus
 from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_support
 from ladder.core import clock, errors, surroundings
 from ladder.core.errors import InputError
 from ladder.devices import blas, cpu
-from ladder.measuring import supervisor
+from ladder.measuring import supervisor, worker
 from ladder.measuring.protocol import Alive, Candidate, Check, Done, encode
+from ladder.measuring.session import Session
 from ladder.measuring.supervisor import Child, Failure
 from planted import written
+from simulated import support
+from waiting import wait_until
 
 CHECK = Check(Candidate("unknown"))
 
@@ -37,6 +43,7 @@ def start(tmp_path):
         library = compile_support("cpu", "") if support is None else support
         (tmp_path / "support.so").write_bytes(library)
         children.append(Child("cpu", "cpu-x", tmp_path / "support.so", lock))
+        children[-1].open()
         return children[-1]
 
     yield run
@@ -213,29 +220,35 @@ def test_a_process_counts_how_often_it_was_stopped():
         signal.signal(signal.SIGCONT, before)
 
 
-DRIVER = """
-#include <stdio.h>
-int cuInit(unsigned flags) { puts("cuInit"); return %d; }
-int cuDeviceGet(int *device, int ordinal) { printf("cuDeviceGet %%d\\n", ordinal); *device = 7; return 0; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { printf("cuDevicePrimaryCtxRetain %%d\\n", device); return 0; }
-"""
-
-
-@pytest.mark.parametrize(
-    ("status", "called"),
-    [(0, ["cuInit", "cuDeviceGet 0", "cuDevicePrimaryCtxRetain 7"]), (100, ["cuInit"])],
-)
-def test_the_first_gpu_s_context_is_made_as_a_worker_starts(tmp_path, status, called):
-    compile_library(DRIVER % status, tmp_path / "libcuda.so.1")
-    code = "from ladder.measuring import worker_start as start; start.make_context()"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_the_next_gpu_worker_is_ready_before_its_turn_and_touches_no_gpu(
+    kind, tmp_path, monkeypatch
+):
+    """On a CPU it would disturb what is measured."""
+    session = Session(
+        kind, "GPU-1", support(use_simulated_gpus(monkeypatch, tmp_path)), {}, 9, None
     )
-    assert (done.stdout.split("\n")[:-1], done.stderr) == (called, "")
+    session.ahead = True
+
+    def is_ready(pid):  # a worker sets the limit last of all
+        return resource.prlimit(pid, resource.RLIMIT_FSIZE)[0] == worker.MOST_WRITTEN
+
+    def uses_device(pid):
+        return "/support.so" in Path(f"/proc/{pid}/maps").read_text()
+
+    try:
+        first = session.worker().process.pid
+        waiting = {each.pid for each in psutil.Process().children()} - {first}
+        assert len(waiting) == (kind == "cuda")
+        wait_until(lambda: all(map(is_ready, waiting)), "the next worker")
+        for pid in waiting:
+            assert (uses_device(first), uses_device(pid)) == (True, False)
+            session.renew()
+            assert not psutil.pid_exists(first) and not uses_device(pid)
+            assert session.worker().process.pid == pid and uses_device(pid)
+    finally:
+        session.end()
+    assert psutil.Process().children() == []
 
 
 def test_a_text_from_outside_is_printable_and_bounded():

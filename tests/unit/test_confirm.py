@@ -138,6 +138,9 @@ def test_all_are_timed_side_by_side_in_fresh_processes(jobs):
     compiled = {name: row["sha256"] for (name, _, _), row in jobs.binaries().items()}
     assert {r["kernel"]: r["binary_sha256"] for r in rows} == compiled | {"cublas": None}
     assert 0 < rows[0]["frobenius_error"] < 1e-6
+    # the next one is started beside each but the last
+    started = {(asked.worker, asked.started) for asked in jobs.of(Time)}
+    assert started == {(1, 2), (2, 3), (3, 3)}
     session = jobs.session
     assert (session["job"], session["children"], session["measured"]) == ("confirmed", 3, 18)
     assert session["jobs"] == {"all": hashlib.sha256(jobs.samples.read_bytes()).hexdigest()}

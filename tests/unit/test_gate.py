@@ -461,7 +461,7 @@ class Drawn:
     def __init__(self, factor, disturbed):
         self.factor, self.disturbed, self.random = factor, disturbed, np.random.default_rng(1)
 
-    def end(self):
+    def renew(self):
         """Begin another process: what a binary takes is drawn anew for each."""
 
     def time_group(self, problem, candidates, limits, seed, keep, *, together, known):

@@ -89,10 +89,12 @@ def test_each_version_is_a_dataset_of_each_gpu(places):
 
 
 def test_versions_are_compared_on_one_gpu(places, monkeypatch):
-    monkeypatch.setattr(lock, "visible", lambda slug: ["GPU-1", "GPU-2"])
+    monkeypatch.setattr(lock, "visible", lambda slug: ["GPU-2"])
     first, second, _ = resolved(**VERSIONS).devices
     assert lock.uuids(first) == lock.uuids(second) == ["GPU-1"]
     assert lock.uuids(GPU) == ["GPU-1", "GPU-2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert lock.uuids(GPU) == ["GPU-2"]
 
 
 @pytest.mark.parametrize(

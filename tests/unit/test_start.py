@@ -127,6 +127,11 @@ def test_only_a_worker_looks_for_garbage_as_often_as_python_does(started):
     assert usual > 10 * workers
 
 
+def test_no_process_looks_for_garbage_when_it_ends(started):
+    lost = "C = type('C', (), {'__del__': lambda _: print(1, file=sys.stderr)}); c = C(); c.c = c"
+    assert started(f"{lost}; del c")[0] == ""
+
+
 OTHER = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 """An environment in which Python takes text for ASCII."""
 COMPILES = """

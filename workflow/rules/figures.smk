@@ -17,7 +17,8 @@ rule figures:
         ),
     log:
         "results/{dataset}/logs/figures-{device}.log",
-    threads: lambda wildcards: min(8, workflow.cores or 1)
+    # of many cores, some are left for the claims and the page
+    threads: lambda wildcards: min(8, (workflow.cores or 1) - (workflow.cores or 1) // 4)
     params:
         formats=lambda wildcards: datasets_of(wildcards).formats,
         contents=of("contents"),

@@ -4,9 +4,9 @@ rule support:
         "results/{dataset}/build/{arch}/support.bin",
     log:
         "results/{dataset}/logs/support-{arch}.log",
-    priority: 2
+    priority: 9  # more than that of all compile jobs that its threads displace
     # the other cores compile kernels meanwhile
-    threads: max(1, min(4, (workflow.resource_settings.cores or 1) // 4))
+    threads: max(1, min(4, (workflow.resource_settings.cores or 1) // 2))
     resources:
         **CAMPAIGNS.requests(gpu=False, mem_mb=2000, runtime=10),
     params:

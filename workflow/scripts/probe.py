@@ -22,5 +22,6 @@ with job(snakemake.log[0]):
             Child(device.kind, uuid, Path(snakemake.input.support), lock, device.library_folder)
         ) as child,
     ):
+        child.open()
         environment = probe_once(device, child, journals[output.stem], snakemake.params.code)
     write_whole(output, (json.dumps(environment, indent=1) + "\n").encode())

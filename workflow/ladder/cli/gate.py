@@ -296,6 +296,7 @@ def _measured(
     measured: list[Pair] = []
     with exclusive(uuids(device)) as (uuid, lock):
         session = Session(kind, uuid, support, {}, LIMITS.timeout_seconds, lock)
+        session.ahead = True
         try:
             show(f"probing {device.name}")
             session.environment = probe(device, session.worker())

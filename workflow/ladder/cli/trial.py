@@ -11,12 +11,11 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -386,34 +385,31 @@ class Tries:
     def _compile_and_open(
         self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], problem: Problem
     ) -> list[Entry]:
-        """Return the compiled configurations. Meanwhile open the worker if the device is free.
+        """Return the compiled configurations. Meanwhile start the worker if the device is free, and
+        look up the best rung on a problem, which takes as long.
 
-        With several configurations the worker is not opened early: until all are compiled, another
+        With several configurations the worker is not started early: until all are compiled, another
         run may take that device and leave others free.
         """
         if self.session or not self.device or len(configurations) > 1:
             return compiled(kernel, configurations, self.arch)
-        pool = ProcessPoolExecutor(1, mp_context=get_context("fork"))
-        compiling = pool.submit(compiled, kernel, configurations, self.arch)
-        # it ends with this task: an idle process answers Ctrl-C with a traceback
-        pool.shutdown(wait=False)
         # a device that cannot be opened is an error only when it is needed
         with suppress(OSError, InputError), exclusive(uuids(self.device), wait=False) as (uuid, _):
-            self._open(uuid, problem)
-        return compiling.result()
+            self._start(uuid)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self.best_rung, device=self.device, problem=problem)
+            return compiled(kernel, configurations, self.arch)
 
-    def _open(self, uuid: str, problem: Problem) -> Session:
-        """Return the session with its worker started, once the best rung on a problem is known too.
-        Raises `InputError` if the device or the support file cannot be used.
+    def _start(self, uuid: str) -> Session:
+        """Return the session, whose worker starts. Raises `InputError` if the support file cannot be
+        used.
         """
         if self.session is None:
             support = folder() / "build" / self.arch / "support.bin"
             support.parent.mkdir(parents=True, exist_ok=True)
             write_whole(support, compile_support(self.kind, self.arch))
             self.session = Session(self.kind, uuid, support, {}, LIMITS.timeout_seconds, lock=None)
-        with ThreadPoolExecutor(1) as pool:  # to look it up takes as long as to start the worker
-            pool.submit(self.best_rung, device=self.device, problem=problem)
-            self.session.worker()
+            self.session.start()
         return self.session
 
     def _run(
@@ -430,9 +426,9 @@ class Tries:
         """
         with exclusive([self.session.uuid] if self.session else uuids(device)) as (uuid, _):
             # first: if the device cannot be used, the user gets one line of error
-            session = self._open(uuid, problem)
+            session = self._start(uuid)
+            rung, counters = self._rung(device, problem), ""  # while the worker starts
             session.environment = self._environment(device, session)
-            rung, counters = self._rung(device, problem), ""
             beside = {RUNG: rung} if rung else {}
             last = last if last and last.configuration.form == problem.form else None
             if last and last.resource.sha256 not in {entry.resource.sha256 for entry in mine}:

@@ -8,12 +8,11 @@ import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ladder.core import clock
 from ladder.core.errors import InputError, plain
-from ladder.devices.detect import DetectedDevice, detect_gpus, left_out
+from ladder.devices.detect import DetectedDevice
 from ladder.devices.simulation import simulated
 
 COMMAND = 120
@@ -37,7 +36,9 @@ def uuids(device: DetectedDevice) -> list[str]:
     """
     if device.kind == "cpu":
         return [device.slug]
-    gpus = visible(device.slug)
+    # asking CUDA takes most of a second, and only that variable hides what NVML shows
+    hides = "CUDA_VISIBLE_DEVICES" in os.environ or not device.uuids
+    gpus = visible(device.slug) if hides else list(device.uuids)
     if not gpus:
         raise InputError(
             f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be "
@@ -45,18 +46,6 @@ def uuids(device: DetectedDevice) -> list[str]:
         )
     # versions of a library are compared on one GPU
     return gpus[:1] if device.library else gpus
-
-
-def first_gpu() -> DetectedDevice:
-    """Return the first GPU that this process may use, as a device with no other GPU. Raises
-    `InputError` for none.
-    """
-    for device in detect_gpus():
-        for uuid in visible(device.slug):
-            return replace(device, uuids=(uuid,))
-    raise InputError(
-        ". ".join(["No GPU found", *left_out(), "Check `nvidia-smi` and CUDA_VISIBLE_DEVICES"])
-    )
 
 
 def _name(uuid: str) -> str:

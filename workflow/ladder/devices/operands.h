@@ -48,8 +48,6 @@ HD double normal(u64 h) {  // Box and Muller, A Note on the Generation of Random
   return sqrt(-2 * log(u)) * cospi(v);
 }
 
-HD double two_to(double exponent) { return exp2(rint(exponent)); }
-
 // `mixed`: whether a row of A or a column of B is whole. The others are 11 apart, so that they meet every place in tiles and vectors.
 HD int whole_at(long long other) { return other % 11 != 5; }
 
@@ -102,12 +100,20 @@ HD double operand(Draw d, long long i, long long j) {
     return (double)((long long)((h >> 8) % (2 * d.small + 1)) - d.small);
   }
   if (d.matrix == 2) return d.distribution == NONFINITE ? odd(h, 64, x) : x;
+  double factor = x, exponent;  // one power of two for all, and one normal number: a compiler for GPUs inlines each call
   switch (d.distribution) {
-    case NORMAL: return normal(h);
     case POSITIVE: return (x + 1) / 2;
-    case LOGNORMAL: return sign_of(h) * exp2(wide_in(d, 20) / 3 * normal(h));                              // three sigma: 2^+-20
-    case SCALED: return x * two_to(wide_in(d, 40) * unit(hashed(d.seed, 8 + d.matrix, other, 0)));         // rows of A, columns of B: 2^+-40
-    case INNER: return x * two_to((d.matrix ? -20 : 20) * unit(hashed(d.seed, 8, k, 0)));                 // A D and D^-1 B
+    case NORMAL:
+    case LOGNORMAL: {
+      const double number = normal(h);
+      if (d.distribution == NORMAL) return number;
+      factor = sign_of(h), exponent = wide_in(d, 20) / 3 * number;  // three sigma: 2^+-20
+      break;
+    }
+    case SCALED: exponent = rint(wide_in(d, 40) * unit(hashed(d.seed, 8 + d.matrix, other, 0))); break;   // rows of A, columns of B: 2^+-40
+    case INNER: exponent = rint((d.matrix ? -20 : 20) * unit(hashed(d.seed, 8, k, 0))); break;            // A D and D^-1 B
+    case DENORMAL: exponent = d.matrix ? -d.lowest - 6.0 : d.lowest - 9.0; break;
+    case HUGE_VALUES: exponent = d.matrix ? -24.0 : d.highest; break;
     case OUTLIERS: return d.matrix == 0 && hashed(d.seed, 8, i, 0) % d.k == (u64)k ? 1e8 * sign_of(h) : x;  // one in each row of A
     case MASKED: return hashed(d.seed, 8, k, 0) % 64 ? x : d.matrix ? 0 : 1e12 * x;                       // large ones of A meet zeros of B
     case REPEATED:    // as `cancelling`: what is left of the sums is mostly their rounding errors
@@ -117,13 +123,12 @@ HD double operand(Draw d, long long i, long long j) {
       const double first = unit(hashed(d.seed, d.matrix, d.matrix ? partner : i, d.matrix ? j : partner));
       return d.matrix && k != partner ? -first * (1 + 1e-4 * x) : first;
     }
-    case DENORMAL: return x * exp2(d.matrix ? -d.lowest - 6.0 : d.lowest - 9.0);
-    case HUGE_VALUES: return x * exp2(d.matrix ? -24.0 : d.highest);
     case SPARSE: return d.matrix == 0 || mix(h) % 100 == 0 ? x : 0;                                       // one in a hundred of B
     case HILBERT: return 1 / (double)(i + j + 1);
     case NONFINITE: return odd(h, 8ull * d.k, mix(~h) % 16 ? x : 0);  // zeros meet infinities
     default: return x;
   }
+  return factor * exp2(exponent);
 }
 
 // The contents of a matrix of a batch by its number. The first has those of a single one.
@@ -151,5 +156,5 @@ HD double factor_at(Draw d, long long row, long long col) {
 HD double stored(Draw d, long long row, long long col) {
   if (d.matrix > 2) return d.matrix == 3 ? scale_of(d, 0, row, col) : scale_of(d, 1, col, row);
   if (row == d.fresh) d.seed = mix(~d.seed);
-  return d.transposed ? operand(d, col, row) : operand(d, row, col);
+  return operand(d, d.transposed ? col : row, d.transposed ? row : col);  // one call: the compiler inlines each
 }

@@ -214,6 +214,7 @@ __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long l
   const long long number = p.count > 1 ? blockIdx.y - skip : 0;
   const bool multiplied = number >= 0 && number < count;
   double changed = spoilt_round(buffer, p, blockIdx.y);
+  d.matrix = 1;  // as it is: known to the compiler, it leaves out how the others are drawn
   d = of_batch(d, blockIdx.y), p.first += blockIdx.y * p.stride;
   if (p.count > 1) skip = 0;
   if (multiplied) w += number * d.k, squares += number * d.k;
@@ -245,6 +246,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
   const long long number = p.count > 1 ? blockIdx.y - skip : 0;
   const bool multiplied = number >= 0 && number < pc.count;
   double worst = 0, changed = spoilt_round(buffer, p, blockIdx.y), stray = multiplied ? spoilt_round(c, pc, number) : 0, norm_b = 0;
+  d.matrix = 0, dc.matrix = 2;
   d = of_batch(d, blockIdx.y), p.first += blockIdx.y * p.stride;
   if (p.count > 1) skip = 0;
   if (multiplied) dc = of_batch(dc, number), pc.first += number * pc.stride, w += number * d.k, squares += number * d.k;

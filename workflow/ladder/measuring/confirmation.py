@@ -244,7 +244,8 @@ class Confirmation(Run):
         clock held down. So launches back to back come last.
         """
         for process in range(1, self.job.plan["processes"] + 1):
-            self.session.end()  # another process: another context and other addresses
+            self.session.renew()
+            self.session.ahead = process < self.job.plan["processes"]
             for group in self.items:
                 if group.process == process and not self.has(group):
                     self._measure(group)

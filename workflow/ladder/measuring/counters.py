@@ -23,7 +23,7 @@ from ladder.analysis.kernel_model import KEY
 from ladder.analysis.tables import headline_problem
 from ladder.compiling import toolchain
 from ladder.devices import simulation
-from ladder.measuring.worker import open_device
+from ladder.measuring.worker import opener
 from ladder.model import kernel_file
 from ladder.model.kernel import SUFFIXES, Configuration, Kernel
 from ladder.model.problem import Problem
@@ -265,7 +265,7 @@ def count(
 
 def launch(task: Mapping[str, Any]) -> None:
     """Launch one configuration once, on operands like those of a measurement."""
-    device = open_device("cuda", task["uuid"], Path(task["support"]))
+    device = opener("cuda")(task["uuid"], Path(task["support"]))
     problem = Problem(**task["problem"])
     device.operands(problem)
     configuration = Configuration.of(problem.element_type, task["configuration"])

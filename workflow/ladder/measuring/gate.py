@@ -194,7 +194,7 @@ def measure(
     most = max(MOST, fewest(len(pairs)))
     for process in range(1, 2 * most + 1):
         begun = clock.now()
-        session.end()  # another process: another context and other addresses
+        session.renew()
         todo = [pair for pair in pairs if pair.open and len(pair.processes) < most]
         for place, pair in enumerate(todo, 1):
             report(f"process {process}, {place} of {len(todo)}: {pair.kernel}")

@@ -132,6 +132,7 @@ class Run(ABC):
             lock,
             job.library,
         )
+        self.session.start()
         self.project = project_state()
 
     @abstractmethod

@@ -80,7 +80,10 @@ class Session:
         self.children = 0
         """How many workers were started."""
         self._busy_us = 0.0
+        self.ahead = False
+        """Whether the next worker starts while one measures. On a CPU it would disturb that."""
         self._child: Child | None = None
+        self._next: Child | None = None
         self._problem: Problem | None = None
         self._loaded: set[Candidate] = set()
 
@@ -88,14 +91,25 @@ class Session:
         """Return the worker, a fresh one if the last has ended. Raises `InputError` if the device
         cannot be opened.
         """
-        if self._child and self._child.has_ended():
-            self.end()
+        if self._child and self._child.process.poll() is not None:
+            self.renew()
         if self._child is None:
-            self._child = Child(self.kind, self.uuid, self.support, self.lock, self.library)
+            self.start()
+            self._child, self._next = self._next, None
+            assert self._child
+            self._child.open()
             self.children += 1
             if self.environment:
                 self._check_alike(self._child.attributes)
+            if self.ahead and self.kind == "cuda":
+                self.start()
         return self._child
+
+    def start(self) -> None:
+        """Start the next worker, which leaves the device alone."""
+        self._next = self._next or Child(
+            self.kind, self.uuid, self.support, self.lock, self.library
+        )
 
     def _check_alike(self, attributes: Mapping[str, Any]) -> None:
         """Raise `InputError` if the worker has other libraries, or another device, than
@@ -117,7 +131,15 @@ class Session:
             self._child.kill()
 
     def end(self) -> None:
-        """Let the worker end."""
+        """Let the worker end, and one that waits for its turn."""
+        self.renew()
+        if self._next:
+            self._next.kill()
+            self._next.close()
+        self._next = None
+
+    def renew(self) -> None:
+        """Let the worker end; another is a fresh process, with another context and addresses."""
         if self._child:
             self._busy_us += self._child.busy_us
             self._child.close()
@@ -139,7 +161,7 @@ class Session:
             except Failure as failure:
                 needed = WORKER_BYTES + (self._problem.host_bytes if self._problem else 0)
                 if not failure.alive:
-                    self.end()
+                    self.renew()
                 if last or not failure.killed:
                     if failure.starved and peak_memory_bytes() < needed:
                         raise InputError(
@@ -168,7 +190,7 @@ class Session:
             except Failure as failure:
                 if failure.status == "not_supported":
                     raise
-                self.end()
+                self.renew()
                 if last:
                     why = "; ".join([failure.reason, *remarks(worker.attributes)])
                     raise InputError(

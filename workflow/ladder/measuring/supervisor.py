@@ -115,23 +115,28 @@ class Child:
     The child holds the job's lock too: the device is not free before the last process that uses it
     is gone. The child is its own session, so that a kernel's signals to its process group reach
     nobody else. This process adopts the processes that kernels start there, and ends them with the
-    child. Raises `InputError` if the device cannot be opened in a second process either.
+    child.
     """
 
     oom_kills = 0
     """How many processes of the machine the system had killed for want of memory when this one
-    started.
+    opened the device.
     """
 
     def __init__(
         self, kind: str, uuid: str, support: Path, lock: int | None, library: str = ""
     ) -> None:
-        self.busy_us, self.oom_kills = 0.0, oom_kills()
+        """Start the process, which leaves the device alone until it has to `open` it."""
+        self.busy_us = 0.0
+        self._opening, self._lock = protocol.Open(kind, uuid, support, library), lock
+        self._start()
+
+    def open(self) -> None:
+        """Open the device. Raises `InputError` if that fails in a second process too."""
+        self.oom_kills = oom_kills()
         for last in (False, True):
-            self._start(kind, {"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
             try:
-                opening = protocol.Open(kind, uuid, support, library)
-                (answer,) = self.ask(opening, START_SECONDS)
+                (answer,) = self.ask(self._opening, START_SECONDS)
                 assert isinstance(answer, Opened)
                 self.attributes = answer.attributes
                 """What the device, and the libraries in the child, are."""
@@ -140,22 +145,27 @@ class Child:
                 self.close()
                 if last:
                     raise InputError(
-                        f"{uuid}: the device cannot be opened: {failure.reason}; {NO_FAULT}"
+                        f"{self._opening.uuid}: the device cannot be opened: {failure.reason}; "
+                        f"{NO_FAULT}"
                     ) from None
             except InputError:
                 self.close()
                 raise
+            self._start()
 
-    def _start(self, kind: str, settings: dict[str, str], lock: int | None) -> None:
+    def _start(self) -> None:
         self.connection, childs_end = pipe()
         self.errors = tempfile.TemporaryFile()
         self.mark = f"{os.getpid()}-{next(_numbers)}"
+        of, descriptors = self._opening, [childs_end.fileno()]
+        settings = {"CUDA_VISIBLE_DEVICES": of.uuid} if of.kind == "cuda" else IDLE
+        words = str(childs_end.fileno()), of.kind, of.library
         # prctl(2), PR_SET_CHILD_SUBREAPER: orphans below this process become its children
         ctypes.CDLL(None).prctl(36, 1)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", worker_start.__name__, str(childs_end.fileno()), kind],
-                pass_fds=[childs_end.fileno(), *([] if lock is None else [lock])],
+                [sys.executable, "-m", worker_start.__name__, *words],
+                pass_fds=descriptors if self._lock is None else [*descriptors, self._lock],
                 stdin=subprocess.DEVNULL,
                 stdout=self.errors,
                 stderr=self.errors,
@@ -231,10 +241,6 @@ class Child:
         last = [line.strip() for line in lines if any(map(str.isalpha, line))][-1:]
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return ": ".join([f"the child process {how}", *last])
-
-    def has_ended(self) -> bool:
-        """Return whether the process has ended."""
-        return self.process.poll() is not None
 
     def kill(self) -> None:
         self.process.kill()

@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -64,23 +64,23 @@ def _parsed(path: Path, text: str) -> Kernel:
     return kernel_file.parse(path)
 
 
-def open_device(kind: str, uuid: str, support: Path, library: str = "") -> Device:
-    """Return the device of a kind, together with its baselines. They are those of the installed
-    library, or of the one whose files are in the folder `library`.
+def opener(kind: str, library: str = "") -> Callable[[str, Path], Device]:
+    """Import what opens a device of a kind, together with its baselines: those of the installed
+    library, or of the one whose files are in the folder `library`. Return the function that opens
+    it.
     """
     if kind == "cuda" and (gpus := simulated()):
-        opened: Device = gpus.open_device(uuid, support, library)
-        return opened
+        return partial(gpus.open_device, library=library)
     if kind == "cuda":
         libraries.load(library)  # before nvmath-python loads the one that it finds
         from ladder.devices.cublas import Cublas
         from ladder.devices.cuda import Cuda
 
-        return Cuda(uuid, support.read_bytes(), Cublas)
+        return lambda uuid, support: Cuda(uuid, support.read_bytes(), Cublas)
     from ladder.devices import blas
     from ladder.devices.cpu import Cpu
 
-    return Cpu(support, blas)
+    return lambda uuid, support: Cpu(support, blas)
 
 
 def _verdict(errors: Errors, problem: Problem, launch: Launch) -> Verdict:
@@ -106,7 +106,7 @@ class Worker:
             self.device.use(self.present)  # the request before may have used others
         match request:
             case protocol.Open(kind, uuid, support, library):
-                self.device = open_device(kind, uuid, support, library)
+                self.device = opener(kind, library)(uuid, support)
                 yield protocol.Opened(self.device.describe() | described(kind))
             case protocol.Probe():
                 empty = {

@@ -1,34 +1,19 @@
-"""The worker's first steps: import its modules while the driver makes the GPU's context, which
-takes a tenth of a second.
+"""The worker's first steps: import all that it needs, and leave the device alone. On a GPU another
+worker may still measure.
 
-Run as `python -m ladder.measuring.worker_start FD KIND`; the GPU is the first that
+Run as `python -m ladder.measuring.worker_start FD KIND LIBRARY`; the GPU is the first that
 CUDA_VISIBLE_DEVICES shows.
 """
 
-import ctypes
 import sys
-import threading
+from contextlib import suppress
 
-
-def make_context() -> None:
-    """Make the GPU's primary context ahead of time. If that fails, opening the device reports
-    why.
-    """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return
-    device, context = ctypes.c_int(), ctypes.c_void_p()
-    if driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), 0) == 0:
-        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
-
+from ladder.core.surroundings import cores
 
 if __name__ == "__main__":
-    if sys.argv[2] == "cuda":
-        threading.Thread(target=make_context, daemon=True).start()
-    from ladder.core.surroundings import cores
-
     cores()  # before a library binds this thread
-    from ladder.measuring import worker  # now, while the driver is at work
+    from ladder.measuring import worker
 
+    with suppress(Exception):  # opening the device reports why
+        worker.opener(*sys.argv[2:])
     worker.main(int(sys.argv[1]))
