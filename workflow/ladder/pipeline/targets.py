@@ -39,10 +39,7 @@ class Targets:
         kinds = {device.dataset: device.kind for device in self.devices}
         folder = f"results/{self.campaign.name}"
         return Datasets(
-            folder,
-            kinds,
-            [f"{folder}/{slug}/{JUDGED}" for slug in kinds],
-            self.campaign.formats,
+            folder, kinds, [f"{folder}/{slug}/{JUDGED}" for slug in kinds], self.campaign.formats
         )
 
     def device(self, dataset: str) -> DetectedDevice:
