@@ -184,33 +184,25 @@ def _fill(figure: Figure, bottom: float, height: float, renderer: Any) -> None:
     All columns are equally wide, and rows as high as their ratios say. Matplotlib's constrained
     layout does the same, but measures all labels four times.
     """
-    width, total = figure.get_size_inches()
-    grid: Any = figure.axes[0].get_gridspec()
+    (width, total), every = figure.get_size_inches(), figure.axes
+    grid: Any = every[0].get_gridspec()
     # left and right of each column, above and below each row
     beside, around = np.zeros((2, grid.ncols)), np.zeros((2, grid.nrows))
-    cells = {
-        axes: np.unravel_index(axes.get_subplotspec().num1, grid.get_geometry())
-        for axes in figure.axes
-    }
-    for axes, (row, column) in cells.items():
-        inner, outer = (
-            axes.get_window_extent(renderer),
-            axes.get_tightbbox(renderer, for_layout_only=True),
-        )
-        across, up = (
-            np.abs(inner.intervalx - outer.intervalx),
-            np.abs(inner.intervaly - outer.intervaly),
-        )
-        beside[:, column] = np.maximum(beside[:, column], across / figure.dpi + PAD)
-        around[:, row] = np.maximum(around[:, row], up[::-1] / figure.dpi + PAD)
+    for place, axes in enumerate(every):
+        row, column = divmod(place, grid.ncols)
+        inner = axes.get_window_extent(renderer).extents
+        outer: Any = axes.get_tightbbox(renderer, for_layout_only=True)
+        left, below, right, above = abs(inner - outer.extents) / figure.dpi + PAD
+        beside[:, column] = np.maximum(beside[:, column], (left, right))
+        around[:, row] = np.maximum(around[:, row], (above, below))
     ratios = np.array(grid.get_height_ratios())
     wide = (width - beside.sum()) / grid.ncols
     tall = (height - around.sum()) * ratios / ratios.sum()
-    for axes, (row, column) in cells.items():
-        left = beside[:, :column].sum() + beside[0, column] + column * wide
-        above = around[:, :row].sum() + around[0, row] + tall[: row + 1].sum()
-        place = [left / width, (bottom + height - above) / total, wide / width, tall[row] / total]
-        axes.set_position(tuple(place))
+    for place, axes in enumerate(every):
+        row, column = divmod(place, grid.ncols)
+        x = beside[:, :column].sum() + beside[0, column] + column * wide
+        y = bottom + around[:, row + 1 :].sum() + around[1, row] + tall[row + 1 :].sum()
+        axes.set_position((x / width, y / total, wide / width, tall[row] / total))
 
 
 def plain(value: float, _: Any = None) -> str:

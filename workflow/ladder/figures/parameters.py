@@ -90,9 +90,8 @@ def parameters(data: View, kernel: str) -> Figure:
                 annot_kws={"fontsize": size},
                 cbar=False,
             )
-            edges = 0.5, len(across) - 0.5
-            for cell in axes.texts:  # of the others none leaves the panel: they need no measuring
-                cell.set_in_layout(cell.get_position()[0] in edges)
+            for cell in axes.texts:  # none leaves the panel: they need no measuring
+                cell.set_in_layout(False)
         axes.set_title(title)
         problems(axes, across, 0.5, 0.4)
         axes.set(xlabel="", ylabel="")
@@ -118,7 +117,8 @@ def parameters(data: View, kernel: str) -> Figure:
     )
     caption = [
         sampled,
-        f"Color: the share of the problem's best, in the sweep of one process. {numbers}",
+        f"Color: the share of the problem's best, in the sweep of one process; the darkest is "
+        f"{lowest:.0f} % or less. {numbers}",
         hidden,
         lost,
     ]
@@ -130,16 +130,9 @@ def parameters(data: View, kernel: str) -> Figure:
             f"{data.nice(kernel)}, {data.unit}: configurations have {worst} to {best} % of the best"
         )
     details = ["Values of different rounds; their intervals are within-run."]
-    steps = np.linspace(lowest, 100, STEPS)
-    names_of_steps = [
-        f"≤ {three(lowest)} %",
-        *(f"{step:.0f} %" for step in steps[1:-1]),
-        "100 % of best",
-    ]
+    steps = np.linspace(0, 1, STEPS)
     handles = [
-        Patch(color=color, label=name)
-        for color, name in zip(
-            mpl.colormaps["cividis"](np.linspace(0, 1, STEPS)), names_of_steps, strict=True
-        )
+        Patch(color=color, label=f"{lowest + step * (100 - lowest):.0f} %")
+        for step, color in zip(steps, mpl.colormaps["cividis"](steps), strict=True)
     ]
     return finish(figure, data, title, handles, caption, details, intervals="", lettered=rated)
