@@ -137,7 +137,7 @@ def results(run: Run, image: str, tmp_path_factory: pytest.TempPathFactory) -> P
     folder.chmod(0o777)
     for what in (
         ["--config", "campaign=smoke", "architectures=[sm_90]"],
-        [f"results/redrawn/{REDRAWN}/drawn.checked"],
+        [f"results/redrawn/{REDRAWN}/best.csv"],
     ):
         run(*HARDENED, "-v", f"{folder}:/data/results", image, "--cores", "2", *what)
     return folder
@@ -155,7 +155,7 @@ def test_a_user_without_rights_runs_the_smoke_campaign(results: Path) -> None:
     head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=HOME, text=True).strip()
     assert json.loads(environment.read_text())["project"]["commit"] == head
     # published figures byte for byte: the job that holds them against their checksums has passed
-    assert (results / "redrawn" / REDRAWN / "drawn.checked").exists()
+    assert (results / "redrawn" / REDRAWN / "best.csv").exists()
 
 
 def test_a_second_container_finds_nothing_to_do_and_makes_the_report(

@@ -124,8 +124,7 @@ def test_tables_hold_the_rows_of_two_files_at_most(made, monkeypatch):
 @pytest.mark.parametrize("axis", AXES)
 def test_figures_have_no_more_for_each_row_of_a_larger_campaign(made, axis, monkeypatch):
     # where things stand takes longest, and is not counted
-    execute = "matplotlib.layout_engine.ConstrainedLayoutEngine.execute"
-    monkeypatch.setattr(execute, lambda *_: None)
+    monkeypatch.setattr("ladder.figures.layout._fill", lambda *_: None)
     artists = []
 
     def figures(tables):

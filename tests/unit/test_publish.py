@@ -17,6 +17,7 @@ from ladder.devices import detect
 from ladder.figures import draw
 from ladder.storage import published_index
 from ladder.storage import samples as records
+from ladder.storage.dataset_layout import TABLES
 from planted import HOME, written
 
 from book.runs import from_lock
@@ -50,20 +51,14 @@ def measured(tmp_path_factory):
 def drawn():
     """Figures are files that say what they are of: tests/figures is about what is drawn."""
 
-    def draw_all(tables, environment, folder, threads):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("performance", "ladder", "samples"):
-            for state in ("warm", "cold"):
-                (folder / f"{name}-{state}.svg").write_text(
-                    f"{name} {state} {environment['device']} {tables['best'].to_csv()}"
-                )
-
-    def draw_comparison(tables, environments, stem):
-        stem.with_suffix(".svg").write_text(" ".join(environments))
+    def draw_all(tables, environment, folder, names):
+        for name in {"performance-warm", "ladder-warm", "ladder-cold"}.intersection(names):
+            (folder / f"{name}.svg").write_text(
+                f"{name} {environment['device']} {tables['best'].to_csv()}"
+            )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw, "draw_all", draw_all)
-        patch.setattr(draw, "draw_comparison", draw_comparison)
         yield
 
 
@@ -79,7 +74,7 @@ def published(measured, tmp_path_factory):
     folder = root / "results" / "published"
     for name in ("nvidia-a", "nvidia-b"):
         assert publish.publish(measured / name, folder, "shown") == folder / name / "default" / RUN
-    publish.draw(folder / A / RUN, root / "results" / "redrawn" / A, 1)
+    publish.draw(folder / A / RUN, root / "results" / "redrawn" / A, ["performance-warm"])
     return folder
 
 
@@ -105,11 +100,8 @@ def test_data_and_checksums_and_the_pictures_that_a_page_shows_are_all_there_is(
     assert files(published / A) == sorted([*data, picture])
     sums = publish.read_sums(published / A)
     assert sums[picture] == sums[drawn + picture]
-    assert {
-        drawn + name
-        for name in ("best.csv", "rounds.csv", "resources.csv", "figures/ladder-cold.svg")
-    } <= set(sums)
-    assert set(publish.read_sums(published)) == {"../redrawn/compared-cuda.svg"}
+    tables = {f"{drawn}{name}.csv" for name in TABLES}
+    assert {name for name in sums if name.startswith("..")} == {drawn + picture, *tables}
 
 
 def test_what_is_drawn_again_is_the_same_to_the_byte(published):
@@ -225,11 +217,11 @@ def test_another_figure_or_table_is_named_with_its_cause(copy, monkeypatch, pack
     drawn = copy.parent / "redrawn" / A
     for number in range(publish.NAMED + 2):
         (drawn / "figures" / f"new-{number}.svg").write_text("new")
-    (drawn / "figures" / "ladder-warm.svg").write_text("another")
+    (drawn / "figures" / "performance-warm.svg").write_text("another")
     (drawn / "best.csv").unlink()
     first = ", ".join(f"figures/new-{number}.svg" for number in range(publish.NAMED))
     message = (
-        "missing: best.csv; differ from SHA256SUMS: figures/ladder-warm.svg; not in "
+        "missing: best.csv; differ from SHA256SUMS: figures/performance-warm.svg; not in "
         f"SHA256SUMS: {first} and 2 more. {why}"
     )
     with pytest.raises(InputError, match=f"nvidia-a/default: {re.escape(message)}"):

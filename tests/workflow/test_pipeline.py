@@ -73,8 +73,8 @@ def test_bad_input_is_refused_before_anything_runs(project):
 
 
 def test_published_data_are_planned_and_held_against_their_checksums(project):
-    """Damaged data are named before anything is drawn. That all else passes, `make check-published`
-    shows.
+    """What differs is named, and damaged data before anything is drawn. That all else passes, `make
+    check-published` shows.
     """
     folder = project.publish(2)
     shutil.rmtree(folder / "1" / "samples")
@@ -84,17 +84,19 @@ def test_published_data_are_planned_and_held_against_their_checksums(project):
     assert f"Warning: {half}: no header; expected the file to begin with a comment" in plan
     jobs = re.findall(r"^(?:local)?rule (\w+):$", plan, re.MULTILINE)
     # figures and the page show the featured run only
-    assert sorted(jobs) == ["check_drawn", "index", "published", "redraw"]
+    assert sorted(jobs) == ["index", "published", "redraw"]
     # all kernels are asked for
     assert f"Error: {half}: no header; " in project.snakemake("--dry-run").stdout
     half.unlink()
 
+    target = "results/redrawn/nvidia-a/default/best.csv"
+    assert "default: not in SHA256SUMS: best.csv, costs.csv, " in project.snakemake(target).stdout
     for path in (
         folder / "0" / "samples" / "03_shared_tile.float32.parquet",
         folder / "1" / "confirmed.parquet",
     ):
         path.write_bytes(path.read_bytes()[:-9])
-    done = project.snakemake("results/redrawn/nvidia-a/default/drawn.checked")
+    done = project.snakemake(target)
     assert done.returncode != 0
     assert (
         "differ from SHA256SUMS: 0/samples/03_shared_tile.float32.parquet, 1/confirmed.parquet. "

@@ -180,6 +180,8 @@ def test_what_is_interrupted_while_it_draws_ends_with_a_line_that_says_so(projec
         figures.read_text().replace(DRAWN, f"{DRAWN}    __import__('time').sleep(600)\n")
     )
     folder = project.publish(1)
+    (folder / "figures").mkdir()
+    (folder / "figures" / "ladder-warm.svg").touch()
     publish.write_sums(folder, folder / "nothing")
     drawn = "results/redrawn/nvidia-a/default/figures"
     output = interrupt(project, drawn, once=f"{drawn}/*.svg")

@@ -97,7 +97,7 @@ def targets_of(wildcards):
 
 
 def datasets_of(wildcards):
-    """The datasets of a campaign, or the published ones."""
+    """The datasets of a campaign, or the published ones, for the page that shows them."""
     redrawn = wildcards.dataset == dataset_layout.REDRAWN
     return REDRAWN if redrawn else targets_of(wildcards).datasets
 
@@ -155,9 +155,8 @@ def everything(wildcards):
 
 
 def redrawn_files():
-    """The check of every published dataset, and the files that it compares. One that is missing is made again."""
-    tables = [f"{name}.csv" for name in dataset_layout.TABLES]
-    return REDRAWN.files("drawn.checked", "figures", *tables)
+    """What is made from every published dataset. A file that is missing is made again."""
+    return REDRAWN.files("figures", *(f"{name}.csv" for name in dataset_layout.TABLES))
 
 
 def redrawn(wildcards):
@@ -166,8 +165,7 @@ def redrawn(wildcards):
         places.published()
     for error in CAMPAIGNS.refused.values():
         print(f"Warning: {error}", file=sys.stderr)
-    compared = [f"{REDRAWN.folder}/compared.checked"] if REDRAWN.compared else []
-    return redrawn_files() + compared + REDRAWN.page()
+    return redrawn_files() + REDRAWN.page()
 
 
 def counted(wildcards):

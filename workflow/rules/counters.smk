@@ -41,7 +41,7 @@ rule draw_counters:
     log:
         "results/{dataset}/logs/draw_counters-{device}.log",
     params:
-        formats=lambda wildcards: datasets_of(wildcards).formats,
+        formats=lambda wildcards: targets_of(wildcards).datasets.formats,
         code=code_digest.digest("figures.draw"),
     script:
         "../scripts/figures.py"

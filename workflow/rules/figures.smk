@@ -20,7 +20,7 @@ rule figures:
     # of many cores, some are left for the claims and the page
     threads: lambda wildcards: min(8, (workflow.cores or 1) - (workflow.cores or 1) // 4)
     params:
-        formats=lambda wildcards: datasets_of(wildcards).formats,
+        formats=lambda wildcards: targets_of(wildcards).datasets.formats,
         contents=of("contents"),
         code=code_digest.digest("figures.draw"),
     script:
@@ -30,15 +30,12 @@ rule figures:
 # One figure of several devices of a kind, side by side.
 rule compare:
     input:
-        environments=lambda wildcards: [
-            f"results/{wildcards.dataset}/{device}/environment.json"
-            for device in datasets_of(wildcards).compared.get(wildcards.kind, [])
-        ],
-        tables=lambda wildcards: [
-            f"results/{wildcards.dataset}/{device}/{name}.csv"
-            for device in datasets_of(wildcards).compared.get(wildcards.kind, [])
-            for name in dataset_layout.DRAWN_FROM
-        ],
+        environments=lambda wildcards: targets_of(wildcards).datasets.files(
+            "environment.json", kind=wildcards.kind
+        ),
+        tables=lambda wildcards: targets_of(wildcards).datasets.files(
+            *(f"{name}.csv" for name in dataset_layout.DRAWN_FROM), kind=wildcards.kind
+        ),
     output:
         report(
             "results/{dataset}/compared-{kind}.svg",
@@ -50,8 +47,7 @@ rule compare:
     log:
         "results/{dataset}/logs/compare-{kind}.log",
     params:
-        devices=lambda wildcards: datasets_of(wildcards).compared[wildcards.kind],
-        formats=lambda wildcards: datasets_of(wildcards).formats,
+        formats=lambda wildcards: targets_of(wildcards).datasets.formats,
         code=code_digest.digest("figures.draw"),
     script:
         "../scripts/compare.py"

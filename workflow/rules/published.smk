@@ -1,7 +1,7 @@
 GROUP = "[a-z0-9-]+/[a-z0-9_-]+"  # DEVICE/CAMPAIGN
 
 
-# The tables and figures of a published dataset, whose committed files are first compared with its checksums.
+# The tables of a published dataset and the figures that pages show. All files, committed or made here, are compared with its checksums.
 rule redraw:
     input:
         committed=lambda wildcards: sorted(
@@ -25,43 +25,9 @@ rule redraw:
         f"results/{dataset_layout.REDRAWN}/logs/redraw-{{device}}.log",
     wildcard_constraints:
         device=GROUP,
-    threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
         featured=lambda wildcards: FEATURED[wildcards.device],
         contents=lambda wildcards, input: dataset_layout.contents(input),
         code=code_digest.digest("cli.publish"),
     script:
         "../scripts/redraw.py"
-
-
-# Compare what was drawn with the dataset's checksums.
-rule check_drawn:
-    input:
-        rules.redraw.output,
-    output:
-        touch(f"results/{dataset_layout.REDRAWN}/{{device}}/drawn.checked"),
-    log:
-        f"results/{dataset_layout.REDRAWN}/logs/check_drawn-{{device}}.log",
-    wildcard_constraints:
-        device=GROUP,
-    params:
-        folder=lambda wildcards: PUBLISHED / wildcards.device,
-        code=code_digest.digest("cli.publish"),
-    script:
-        "../scripts/check_drawn.py"
-
-
-# Compare the figures of several datasets with their checksums.
-rule check_compared:
-    input:
-        REDRAWN.comparisons(),
-        sums=PUBLISHED / "SHA256SUMS",
-    output:
-        touch(f"results/{dataset_layout.REDRAWN}/compared.checked"),
-    log:
-        f"results/{dataset_layout.REDRAWN}/logs/check_compared.log",
-    params:
-        folder=PUBLISHED,
-        code=code_digest.digest("cli.publish"),
-    script:
-        "../scripts/check_drawn.py"

@@ -8,10 +8,9 @@ from ladder.storage.dataset_layout import DRAWN_FROM, read_environment
 
 with job(snakemake.log[0]):
     output, read, environments = Path(snakemake.output[0]), {}, {}
-    for device in snakemake.params.devices:
-        folder = output.parent / device
-        name = device.split("/")[0]  # for published data, the campaign follows the device
-        environments[name] = read_environment(folder / "environment.json")
+    for path in map(Path, snakemake.input.environments):
+        folder, name = path.parent, path.parent.name
+        environments[name] = read_environment(path)
         read[name] = selection.read(
             {table: folder / f"{table}.csv" for table in ("best", "summary")}
         )

@@ -1,4 +1,4 @@
-"""Draw a published dataset again, after comparing its files with their checksums."""
+"""Draw a published dataset again, and compare its files and what is drawn with their checksums."""
 
 import shutil
 from pathlib import Path
@@ -8,7 +8,9 @@ from ladder.pipeline.job_log import job
 
 with job(snakemake.log[0]):
     featured = Path(snakemake.params.featured)
-    environment = Path(snakemake.output.environment)
-    publish.check_data(featured.parent)
-    publish.draw(featured, environment.parent, snakemake.threads)
+    environment, group = Path(snakemake.output.environment), featured.parent
+    publish.check_data(group)
+    shown = [path.stem for path in (group / "figures").glob("*.svg")]
+    publish.draw(featured, environment.parent, shown)
     shutil.copyfile(featured / environment.name, environment)
+    publish.check_drawn(group, environment.parent)

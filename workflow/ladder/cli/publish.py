@@ -1,22 +1,18 @@
-"""Publish datasets: raw samples, and checksums of the tables and figures that the rule `published`
-draws from them on any machine.
+"""Publish datasets: raw samples, the figures that a page shows, and checksums of these and of the
+tables, all of which the rule `redraw` makes again on any machine.
 
-Drawn files are not committed, except the pictures that a page shows: they would be many times as
-large as the samples, and every change to a figure would add them to the history again. Each
-DEVICE/CAMPAIGN has one `SHA256SUMS` for all its runs and drawn files. It has the format of the
-command `sha256sum`, whose `--check` reads it too. Paths are relative to its folder; those of drawn
-files lead to `results/redrawn/`.
+Tables are not committed: they would be many times as large as the samples. Each DEVICE/CAMPAIGN has
+one `SHA256SUMS` for all its runs, figures and tables. It has the format of the command `sha256sum`,
+whose `--check` reads it too. Paths are relative to its folder; those of drawn files lead to
+`results/redrawn/`.
 """
 
-import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-import pandas as pd
 
 from ladder.analysis.dataset import Dataset
 from ladder.compiling.provenance import LOCK, differs_from_lock
@@ -37,7 +33,7 @@ from ladder.storage.dataset_layout import (
     contents,
     read_environment,
 )
-from ladder.storage.published_index import INDEX, featured, together
+from ladder.storage.published_index import INDEX, featured
 
 SUMS = "SHA256SUMS"
 NEEDED = ("environment.json", "resources.csv")
@@ -60,23 +56,14 @@ def drawn_files(folder: Path, prefix: str = "") -> dict[str, Path]:
 
 
 def _prefix(folder: Path) -> str:
-    """Return the prefix of the paths of drawn files, for a device and campaign or for all published
-    datasets.
-    """
-    if (folder / INDEX).exists():
-        return f"../{REDRAWN}/"
+    """Return the prefix of the paths of drawn files, for a device and campaign."""
     return f"../../../{REDRAWN}/{folder.parent.name}/{folder.name}/"
 
 
 def write_sums(folder: Path, drawn: Path) -> None:
-    """Write the checksums of all runs of a device and campaign and of the files in `drawn`.
-
-    For the folder of all published datasets, only the files in `drawn` count.
-    """
-    files = drawn_files(drawn, _prefix(folder))
-    if not (folder / INDEX).exists():
-        files |= _by_name(folder, folder.rglob("*"))
-        files.pop(SUMS, None)
+    """Write the checksums of all runs of a device and campaign and of the files in `drawn`."""
+    files = drawn_files(drawn, _prefix(folder)) | _by_name(folder, folder.rglob("*"))
+    files.pop(SUMS, None)
     lines = [f"{contents([files[name]])}  {name}\n" for name in sorted(files)]
     write_whole(folder / SUMS, "".join(lines).encode())
 
@@ -159,42 +146,14 @@ def check_drawn(folder: Path, drawn: Path) -> None:
         raise InputError(f"{drawn}: {wrong}. {why}")
 
 
-def tabulate(dataset: Dataset, into: Path) -> dict[str, pd.DataFrame]:
-    """Write the tables of a dataset into a folder. Return those that figures are drawn from, as
-    they are read back.
-    """
-    into.mkdir(parents=True, exist_ok=True)
-    dataset.write({name: into / f"{name}.csv" for name in TABLES})
-    return selection.read({name: into / f"{name}.csv" for name in DRAWN_FROM})
-
-
-def draw(folder: Path, drawn: Path, processes: int) -> None:
-    """Draw tables and figures of the dataset in a folder into another, several at a time."""
+def draw(folder: Path, drawn: Path, names: Collection[str]) -> None:
+    """Write the tables of the dataset in a folder, and its figures of these names, into another."""
     dataset = Dataset.open(folder, discover(HOME).values())
-    tables = tabulate(dataset, drawn)
-    figures.draw_all(tables, dataset.environment, drawn / "figures", processes)
-    if dataset.counters is not None:
-        figures.draw_counters(dataset.counters, tables, dataset.environment, drawn / "counters")
-
-
-def compare(published: Path) -> None:
-    """Draw the published datasets of each kind side by side, and write the checksums of these
-    figures.
-    """
-    folders = featured(published)
-    kinds = together(folders)
-    if not kinds:
-        (published / SUMS).unlink(missing_ok=True)
-        return
-    with TemporaryDirectory() as scratch:
-        for kind, groups in kinds.items():
-            tables, environments = {}, {}
-            for group in groups:
-                device, dataset = group.split("/")[0], Dataset.open(folders[group])
-                tables[device] = tabulate(dataset, Path(scratch) / "tables" / group)
-                environments[device] = dataset.environment
-            figures.draw_comparison(tables, environments, Path(scratch) / f"compared-{kind}")
-        write_sums(published, Path(scratch))
+    (drawn / "figures").mkdir(parents=True, exist_ok=True)
+    dataset.write({name: drawn / f"{name}.csv" for name in TABLES})
+    if names:
+        tables = selection.read({name: drawn / f"{name}.csv" for name in DRAWN_FROM})
+        figures.draw_all(tables, dataset.environment, drawn / "figures", names=names)
 
 
 def pictures(root: Path) -> set[Path]:
@@ -218,10 +177,9 @@ def refresh(published: Path, name: str) -> None:
     target = published.resolve() / name
     shutil.rmtree(target / "figures", ignore_errors=True)
     with TemporaryDirectory() as scratch:
-        draw(featured(published)[name], Path(scratch), os.cpu_count() or 1)
-        for picture in sorted(pictures(target.parents[3])):
-            if target not in picture.parents:
-                continue
+        shown = {path for path in pictures(target.parents[3]) if target in path.parents}
+        draw(featured(published)[name], Path(scratch), {path.stem for path in shown})
+        for picture in sorted(shown):
             made = Path(scratch) / picture.relative_to(target)
             if not made.exists():
                 raise InputError(
@@ -319,7 +277,6 @@ def publish(
             copied.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copied)
     refresh(published, name)
-    compare(published)
     return target
 
 
@@ -344,4 +301,3 @@ def redraw(published: Path) -> Iterator[Path]:
         check_data(published / name)
         refresh(published, name)
         yield published / name
-    compare(published)

@@ -5,7 +5,7 @@ Figures are written as SVG, and as PDF and PNG on request. The same data give th
 """
 
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
@@ -95,14 +95,15 @@ def draw_all(
     folder: Path,
     threads: int = 1,
     formats: Sequence[str] = (),
+    names: Collection[str] | None = None,
 ) -> None:
-    """Draw every figure that `plan` names, and write it in SVG and in `formats`."""
+    """Draw every figure that `plan` returns, and write it in SVG and in `formats`."""
     folder.mkdir(parents=True, exist_ok=True)
     # the longest first: no process ends long after the others
     TASKS[:] = sorted(
         (
             (data, name, folder / stem, formats)
-            for stem, (data, name) in plan(tables, environment).items()
+            for stem, (data, name) in plan(tables, environment, names).items()
         ),
         key=lambda task: task[1].startswith("parameters-"),
     )
@@ -118,10 +119,12 @@ def draw_all(
 
 
 def plan(
-    tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]
+    tables: Mapping[str, pd.DataFrame],
+    environment: Mapping[str, Any],
+    names: Collection[str] | None = None,
 ) -> dict[str, tuple[View, str]]:
-    """Return the data and the name of every figure of a dataset, by its file's name without a
-    suffix: `<figure>-<state>`.
+    """Return the data and the name of every figure of a dataset, or of those with these `names`, by
+    its file's name without a suffix: `<figure>-<state>`.
 
     For element types other than float32 that is `<figure>-<element type>-<state>`. `tables` are
     those of `DRAWN_FROM`.
@@ -130,22 +133,28 @@ def plan(
     for element_type, state in product(
         *(dict.fromkeys(tables["best"][column]) for column in ("element_type", "state"))
     ):
+        which = state if element_type == "float32" else f"{element_type}-{state}"
         typed = _only(tables, "element_type", [element_type])
+        # the sweep covers the first state only
+        swept = typed["summary"][typed["summary"]["state"] == state]
+        tried = swept.groupby("kernel", sort=False)["configuration"].nunique()
+        sweeps = [
+            f"parameters-{kernel}" for kernel in tried.index[tried > 1] if not is_baseline(kernel)
+        ]
+        wanted = [
+            name
+            for name in (OF_SUSTAINED if state == SUSTAINED else (*FIGURES, *sweeps))
+            if names is None or f"{name}-{which}" in names
+        ]
+        if not wanted:
+            continue
         operands = typed["summary"].set_index("problem")["distribution"]
         alike = _only(typed, "problem", operands.index[operands == operands.iloc[0]])
         whole, data = (View(given, environment, state) for given in (typed, alike))
         # no kernel has a rate: all are incorrect, or `cold` as `warm`
         if all(map(is_baseline, whole.best["kernel"])):
             continue
-        # the sweep covers the first state only; in the others, only its best configurations were
-        # measured
-        sweeps = [
-            f"parameters-{kernel}"
-            for kernel in data.summary["kernel"].unique()
-            if not is_baseline(kernel)
-        ]
-        which = state if element_type == "float32" else f"{element_type}-{state}"
-        for name in OF_SUSTAINED if state == SUSTAINED else (*FIGURES, *sweeps):
+        for name in wanted:
             drawn = whole if name in ANY_OPERANDS else data
             if name not in NEEDS or NEEDS[name](drawn):
                 planned[f"{name}-{which}"] = drawn, name

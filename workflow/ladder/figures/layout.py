@@ -23,7 +23,6 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-from matplotlib.transforms import Bbox
 
 from ladder.core.files import write_whole
 from ladder.figures.data import MARKS, SIZE, WIDTH, View, marks_in
@@ -43,6 +42,8 @@ def style() -> None:
             "savefig.dpi": 160,
             "axes.spines.top": False,
             "axes.spines.right": False,
+            # matplotlib's own: of several, each would be looked for, and Arial found on some machines
+            "font.family": "DejaVu Sans",
             "font.size": SIZE,
             "axes.titlesize": SIZE,
             "axes.labelsize": SIZE,
@@ -81,7 +82,7 @@ def panels(count: int, height: float | Sequence[float], most: int = 1) -> tuple[
     rows = -(-count // columns)
     # not through pyplot: seaborn would draw such a figure in full to check whether labels touch
     heights = np.broadcast_to(height, rows).astype(float).tolist()
-    figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, sum(heights)))
     grid = figure.subplots(rows, columns, squeeze=False, height_ratios=heights)
     axes = list(grid.flat)
     for unused in axes[count:]:
@@ -171,20 +172,37 @@ def finish(
     foot.set_y(PAD / total)
     if legend:
         legend.set_bbox_to_anchor((left, parts[1] / total))
-    bottom = (parts[1] + between) / total
-    engine: Any = figure.get_layout_engine()
-    engine.set(rect=(0, bottom, 1, body / total), w_pad=PAD, h_pad=PAD)
     for _ in range(2):  # labels may change with the size of the panels
-        engine.execute(figure)
-    figure.set_layout_engine("none")
-    # the last digits of the solver depend on the memory addresses of its variables
-    for axes in figure.axes:
-        axes.set_position(
-            Bbox.from_bounds(
-                *(round(float(value), 4) for value in axes.get_position(original=True).bounds)
-            )
-        )
+        _fill(figure, parts[1] + between, body, renderer)
     return figure
+
+
+def _fill(figure: Figure, bottom: float, height: float, renderer: Any) -> None:
+    """Place the panels, so that they and their labels fill the width of a figure, and so many inches
+    from `bottom` on.
+
+    All columns are equally wide, and rows as high as their ratios say. Matplotlib's constrained
+    layout does the same, but measures all labels four times.
+    """
+    (width, total), every = figure.get_size_inches(), figure.axes
+    grid: Any = every[0].get_gridspec()
+    # left and right of each column, above and below each row
+    beside, around = np.zeros((2, grid.ncols)), np.zeros((2, grid.nrows))
+    for place, axes in enumerate(every):
+        row, column = divmod(place, grid.ncols)
+        inner = axes.get_window_extent(renderer).extents
+        outer: Any = axes.get_tightbbox(renderer, for_layout_only=True)
+        left, below, right, above = abs(inner - outer.extents) / figure.dpi + PAD
+        beside[:, column] = np.maximum(beside[:, column], (left, right))
+        around[:, row] = np.maximum(around[:, row], (above, below))
+    ratios = np.array(grid.get_height_ratios())
+    wide = (width - beside.sum()) / grid.ncols
+    tall = (height - around.sum()) * ratios / ratios.sum()
+    for place, axes in enumerate(every):
+        row, column = divmod(place, grid.ncols)
+        x = beside[:, :column].sum() + beside[0, column] + column * wide
+        y = bottom + around[:, row + 1 :].sum() + around[1, row] + tall[row + 1 :].sum()
+        axes.set_position((x / width, y / total, wide / width, tall[row] / total))
 
 
 def plain(value: float, _: Any = None) -> str:

@@ -1,9 +1,11 @@
 """Draw the sweep of a kernel's configurations."""
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from ladder.figures.data import SIZE, WIDTH, View, lettered, span, three
 from ladder.figures.labels import LETTER
@@ -13,6 +15,8 @@ from ladder.figures.selection import evenly
 
 LOWEST = 0.1
 """The share of the cells, at the low end, that share one color."""
+STEPS = 4
+"""The colors of the legend."""
 MOST = 30
 """The most configurations of a kernel."""
 
@@ -32,7 +36,7 @@ def parameters(data: View, kernel: str) -> Figure:
     }
     shapes = {name: listed for name, listed in shapes.items() if listed}
     share = 100 * rated["tflops"] / rated.groupby("problem")["tflops"].transform("max")
-    lowest = float(np.floor(share.quantile(LOWEST))) if len(rated) else 0.0
+    lowest = min(float(np.floor(share.quantile(LOWEST))), 99.0) if len(rated) else 0.0
     have, sampled = set(rated["configuration"]), ""
     order = [name for name in dict.fromkeys(rows["configuration"]) if name in have]
     if len(order) > MOST:
@@ -77,18 +81,17 @@ def parameters(data: View, kernel: str) -> Figure:
                 annot=text,
                 fmt="",
                 cmap="cividis",
-                vmin=min(lowest, 99),
+                vmin=lowest,
                 vmax=100,
                 ax=axes,
                 linewidths=0.5,
                 xticklabels=False,
                 yticklabels=False,
                 annot_kws={"fontsize": size},
-                cbar_kws={"label": "% of best", "extend": "min", "aspect": 30},
+                cbar=False,
             )
-            edges = 0.5, len(across) - 0.5
-            for cell in axes.texts:  # of the others none leaves the panel: they need no measuring
-                cell.set_in_layout(cell.get_position()[0] in edges)
+            for cell in axes.texts:  # none leaves the panel: they need no measuring
+                cell.set_in_layout(False)
         axes.set_title(title)
         problems(axes, across, 0.5, 0.4)
         axes.set(xlabel="", ylabel="")
@@ -114,7 +117,8 @@ def parameters(data: View, kernel: str) -> Figure:
     )
     caption = [
         sampled,
-        f"Color: the share of the problem's best, in the sweep of one process. {numbers}",
+        f"Color: the share of the problem's best, in the sweep of one process; the darkest is "
+        f"{lowest:.0f} % or less. {numbers}",
         hidden,
         lost,
     ]
@@ -126,4 +130,9 @@ def parameters(data: View, kernel: str) -> Figure:
             f"{data.nice(kernel)}, {data.unit}: configurations have {worst} to {best} % of the best"
         )
     details = ["Values of different rounds; their intervals are within-run."]
-    return finish(figure, data, title, (), caption, details, intervals="", lettered=rated)
+    steps = np.linspace(0, 1, STEPS)
+    handles = [
+        Patch(color=color, label=f"{lowest + step * (100 - lowest):.0f} %")
+        for step, color in zip(steps, mpl.colormaps["cividis"](steps), strict=True)
+    ]
+    return finish(figure, data, title, handles, caption, details, intervals="", lettered=rated)

@@ -1,11 +1,12 @@
 """The datasets that one page shows: those of a campaign, or the published ones drawn again."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ladder.storage.dataset_layout import JUDGED, REDRAWN
-from ladder.storage.published_index import kind_of, together
+from ladder.storage.published_index import kind_of
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,6 @@ class Datasets:
     """The folder of all: `results/CAMPAIGN`, or `results/redrawn`."""
     kinds: Mapping[str, str]
     """The device kind of each, by its folder in there: DEVICE or, if published, DEVICE/CAMPAIGN."""
-    compared: Mapping[str, Sequence[str]]
-    """Those that one figure shows side by side, by device kind."""
     claims: Sequence[Path | str]
     """The judged claims about them."""
     formats: Sequence[str] = ()
@@ -34,8 +33,8 @@ class Datasets:
 
     def comparisons(self) -> list[str]:
         """Return a figure for every kind of which there are several datasets."""
-        several = [kind for kind, names in self.compared.items() if len(names) > 1]
-        return [f"{self.folder}/compared-{kind}.svg" for kind in several]
+        counts = Counter(self.kinds.values())
+        return [f"{self.folder}/compared-{kind}.svg" for kind in counts if counts[kind] > 1]
 
     def page(self) -> list[str]:
         """Return the page of all datasets, if there are any."""
@@ -45,7 +44,7 @@ class Datasets:
 def published(folder: Path, groups: Iterable[str]) -> Datasets:
     """Return the `featured` run of each published device and campaign, as it is drawn again."""
     kinds = {group: kind_of(group) for group in groups}
-    return Datasets(f"results/{REDRAWN}", kinds, together(kinds), list(folder.glob(JUDGED)))
+    return Datasets(f"results/{REDRAWN}", kinds, list(folder.glob(JUDGED)))
 
 
 def judged_by(folder: Path) -> list[Path]:

@@ -148,9 +148,9 @@ def summary(
         reasons = [row["reason"] for row in read_rows(path, ["reason"])]
         why = ", ".join(dict.fromkeys(filter(None, reasons)))
         text.append(f"Counters of {_count(reasons, 'kernel')}: {path}{why and f' ({why})'}")
-    if drawn := named("drawn.checked"):
+    if redrawn:
         text.append(
-            f"{_count(drawn, 'published dataset')} redrawn in results/{REDRAWN}/: identical."
+            f"{_count(redrawn, 'published dataset')} redrawn in results/{REDRAWN}/: identical."
         )
     text += [line for result in results for line in doubtful(result)]
     pages = [path for path in named("index.html") if not own or REDRAWN not in path.parts]

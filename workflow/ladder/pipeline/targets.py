@@ -13,7 +13,6 @@ from typing import Any
 from ladder.core import places
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
-from ladder.core.types import KINDS
 from ladder.devices.detect import DetectedDevice
 from ladder.model.campaign import Campaign, Part, Share
 from ladder.model.kernel import Kernel
@@ -40,11 +39,7 @@ class Targets:
         kinds = {device.dataset: device.kind for device in self.devices}
         folder = f"results/{self.campaign.name}"
         return Datasets(
-            folder,
-            kinds,
-            {kind: [slug for slug in kinds if kinds[slug] == kind] for kind in KINDS},
-            [f"{folder}/{slug}/{JUDGED}" for slug in kinds],
-            self.campaign.formats,
+            folder, kinds, [f"{folder}/{slug}/{JUDGED}" for slug in kinds], self.campaign.formats
         )
 
     def device(self, dataset: str) -> DetectedDevice:

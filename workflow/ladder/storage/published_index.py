@@ -149,14 +149,3 @@ def kernel_ids(
             if row.get("element_type") in element_types
         }
     return sorted(ids)
-
-
-def together(groups: Iterable[str]) -> dict[str, list[str]]:
-    """Return those of `featured` that one figure compares, by device kind: those of the headline
-    campaign, if there are several.
-    """
-    by_kind: dict[str, list[str]] = {}
-    for group in sorted(groups):
-        if group.endswith(f"/{HEADLINE_CAMPAIGN}"):
-            by_kind.setdefault(kind_of(group), []).append(group)
-    return {kind: groups for kind, groups in by_kind.items() if len(groups) > 1}
