@@ -169,7 +169,7 @@ ITSELF = "{} times as fast as itself in neighboring rounds"
             "cuda",
             0,
             [12.0, 10.0] * 3,
-            {"unsteady": ITSELF.format("cublas is 1.2 (interval 1.2 to 1.2)")},
+            {"unsteady": ITSELF.format("cublas is 1.2")},
         ),
         (
             "cpu",
