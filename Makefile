@@ -27,7 +27,7 @@ CLUSTER := .venv-cluster
 OLDEST := .venv-oldest
 STALE := test_pipeline or nothing or limits or timed or script or brackets or compiled
 
-.PHONY: moved all redraw clean wheel setup setup-dev setup-cluster setup-cutlass setup-triton lint lock bench image
+.PHONY: moved all redraw clean wheel setup setup-dev setup-cluster setup-cutlass setup-triton lint lock bench image picture
 .PHONY: test test-all test-machine test-container test-slurm test-oldest check-published
 # one stage after another, even with `make -j`: they share the cores
 .NOTPARALLEL:
@@ -155,6 +155,11 @@ test-all: setup-cutlass setup-triton
 check-published test-all: $(DEV)
 	nice $(MAKE) redraw > $(VENV)/.redrawn 2>&1 & \
 	$(PYTEST) $(CHOSEN); tested=$$?; wait $$!; drawn=$$?; cat $(VENV)/.redrawn; [ $$tested$$drawn = 00 ]
+
+# The front page's picture of the results page that `make redraw` writes; needs Debian's chromium.
+picture:
+	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=1000,768 --virtual-time-budget=10000 \
+	  --screenshot=docs/img/results_page.png "file://$(CURDIR)/results/redrawn/index.html"
 
 lint: $(DEV)
 	$(BIN)/ruff check .

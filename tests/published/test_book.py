@@ -173,7 +173,7 @@ def test_a_marker_within_a_line_does_not_begin_it():
 
 def test_every_drawing_is_shown():
     shown = set(re.findall(r"!\[[^]]+\]\(\.\./img/(\w+)\.svg\)", "".join(PAGES.values())))
-    assert shown == {path.stem for path in IMAGES.iterdir()}
+    assert shown == {path.stem for path in IMAGES.glob("*.svg")}
 
 
 def test_the_session_in_the_readme_is_that_of_the_page_on_the_first_kernel():

@@ -165,12 +165,7 @@ ITSELF = "{} times as fast as itself in neighboring rounds"
         ("cpu", 0.0, [], {}),
         ("cpu", 1.26, [10.0] * 6, BUSY_CPU),
         ("cuda", 1, [10.0] * 6, BUSY_GPU),
-        (
-            "cuda",
-            0,
-            [12.0, 10.0] * 3,
-            {"unsteady": ITSELF.format("cublas is 1.2")},
-        ),
+        ("cuda", 0, [12.0, 10.0] * 3, {"unsteady": ITSELF.format("cublas is 1.2")}),
         (
             "cpu",
             0.0,

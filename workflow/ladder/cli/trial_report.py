@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import astuple
 
 from ladder.core import verdicts
 from ladder.core.errors import few
@@ -125,9 +126,8 @@ def _rates(outcome: Outcome, result: OnProblem, kind: str) -> str:
     """
     assert outcome.tflops and outcome.ratio
     unit, size = rate_unit(kind)
-    rate = outcome.tflops
     words = [
-        f"{Estimate(rate.value / size, rate.low / size, rate.high / size)} {unit}",
+        f"{Estimate(*(each / size for each in astuple(outcome.tflops)))} {unit}",
         f"{outcome.ratio} × {result.reference}",
     ]
     if outcome.of_rung and result.rung:

@@ -29,7 +29,7 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     """
     every = rows[["kernel", "problem"]].nunique()
     counts = {name: int((rows["verdict"] == name).sum()) for name in ("faster", "slower")}
-    change = (rows["ratio"] - 1).abs().where(rows["verdict"].isin(["faster", "slower"]), 0)
+    change = (rows["ratio"] - 1).abs().where(rows["verdict"].isin(list(counts)), 0)
     for column, count in MOST.items():
         most = change.groupby(rows[column]).max().nlargest(count).index
         rows = rows[rows[column].isin(most)]
@@ -43,10 +43,7 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
         colors = np.ones((len(kernels), len(labels), 3))
         for row in rows[rows["state"] == state].to_dict("records"):
             y, x = kernels.index(row["kernel"]), labels.index(row["problem"])
-            change, distinguishable = (
-                100 * (row["ratio"] - 1),
-                row["verdict"] in ("faster", "slower"),
-            )
+            change, distinguishable = 100 * (row["ratio"] - 1), row["verdict"] in counts
             if distinguishable:
                 full = np.array(to_rgb(FASTER if change > 0 else SLOWER))
                 colors[y, x] = 1 - (1 - full) * (0.25 + 0.75 * min(abs(change) / FULL, 1))
@@ -73,11 +70,12 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
         Patch(color=SLOWER, label="slower"),
         Patch(color="#dddddd", label="not distinguishable, or measure again: gray text"),
     ]
-    left_out = [
-        f"Of {count} {name}s, {MOST[name]}." for name, count in every.items() if count > MOST[name]
-    ]
     notes = [
-        *left_out,
+        *(
+            f"Of {count} {name}s, {MOST[name]}."
+            for name, count in every.items()
+            if count > MOST[name]
+        ),
         f"Change of each kernel's throughput in percent. B is {other}. ?: not significant after "
         "correction for the number of rows.",
     ]

@@ -5,7 +5,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 from ladder.core import verdicts
@@ -28,7 +28,7 @@ class Estimate:
     high: float
 
     def __str__(self) -> str:
-        return verdicts.plus_minus(self.value, self.low, self.high)
+        return verdicts.plus_minus(*astuple(self))
 
 
 @dataclass(frozen=True)
