@@ -161,6 +161,8 @@ picture:
 	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=1000,768 --virtual-time-budget=10000 \
 	  --screenshot=docs/img/results_page.png "file://$(CURDIR)/results/redrawn/index.html"
 
+# Words for which the field has better ones; quoted sessions may have them.
+WORDS := envs/words.txt
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -168,6 +170,8 @@ lint: $(DEV)
 	$(BIN)/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	$(BIN)/snakemake --lint
 	$(BIN)/codespell
+	$(BIN)/codespell --dictionary $(WORDS) --regex "(?i)\b($$(sed 's/->.*//' $(WORDS) | paste -sd '|'))\b" \
+	  --ignore-multiline-regex '```console.*?```' README.md CONTRIBUTING.md AGENTS.md config docs
 
 # resolve the direct dependencies of pyproject.toml again
 lock: setup

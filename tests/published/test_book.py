@@ -278,19 +278,6 @@ WRITTEN = ("data.md", "faults.md", "frauds.md")
 ALL_PAGES = [page for page in FILES if page.name not in WRITTEN]
 
 
-@every_page
-def test_a_page_has_the_words_of_the_field(page):
-    """For stores, L2 bandwidth, cycles, traffic, simulation, and what is distributed, in flight,
-    adjacent or compared.
-    """
-    home_made = (
-        r"\b(?:(?:C|sums|pieces?) leaves?|way from the L2|a clock|\d clocks|bytes a product"
-        r"|in place of|(?:deal[st]?|share[sd]?|sharing) out|on (?:its|their) way|neighbors?|beside"
-        r"|for want of|made-up|anew|thereby|is told|mends?)\b"
-    )
-    assert re.findall(home_made, by_hand(page.read_text())) == []
-
-
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.name)
 def test_no_page_has_a_measured_number_outside_claims_and_tables(page):
     assert unsaid(page.read_text()) == []
