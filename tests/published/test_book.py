@@ -176,6 +176,15 @@ def test_every_drawing_is_shown():
     assert shown == {path.stem for path in IMAGES.glob("*.svg")}
 
 
+def test_drawings_can_be_read_on_a_phone():
+    """Text is at least 9 high if a drawing is 400 wide."""
+    for path in IMAGES.glob("*.svg"):
+        text = path.read_text()
+        width = float(re.findall(r'viewBox="0 0 (\S+)', text)[0])
+        sizes = re.findall(r'<(?:svg|text)[^>]* font-size(?:="|: )([\d.]+)', text)
+        assert min(map(float, sizes)) * 400 / width >= 9, path
+
+
 def test_the_session_in_the_readme_is_that_of_the_page_on_the_first_kernel():
     (shown,) = re.findall(r"```console\n(.*?)```", (HOME / "README.md").read_text(), re.DOTALL)
     page = (HOME / "docs" / "first-kernel.md").read_text().splitlines()

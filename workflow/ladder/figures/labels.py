@@ -193,9 +193,8 @@ def break_bars(axes: Axes, bars: Sequence[tuple[float, float, float]]) -> None:
                 0.95 * right,
                 place,
                 f"{length:.3g}",
-                color="#ffffff",
-                fontsize="medium",
                 ha="right",
                 va="center",
                 zorder=4,
+                path_effects=halo(14),
             )
