@@ -13,7 +13,7 @@ import synthetic
 from drawn import caption, cells, changed, draw, heads, lines, made, note, rows, words
 from ladder.figures import draw as figures
 from ladder.figures.data import MARKS, View, three
-from ladder.figures.headline import _share as share
+from ladder.figures.headline import share
 from ladder.model.kernel_file import known
 from matplotlib.colors import to_hex
 

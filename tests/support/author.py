@@ -85,18 +85,14 @@ def page(text: str, steps: list[str]) -> str:
     )
 
 
-def front(text: str, steps: list[str]) -> str:
-    """The README with two tries of a session."""
-    return BLOCK.sub(lambda _: f"```console\n{DETAILS.sub('', steps[3] + steps[5])}```", text)
-
-
 def main() -> None:
     """Run the session, and write the page."""
     ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         steps = session(Project(Path(folder) / "project"))
     PAGE.write_text(page(PAGE.read_text(), steps))
-    FRONT.write_text(front(FRONT.read_text(), steps))
+    two = DETAILS.sub("", steps[3] + steps[5])
+    FRONT.write_text(BLOCK.sub(lambda _: f"```console\n{two}```", FRONT.read_text()))
 
 
 if __name__ == "__main__":

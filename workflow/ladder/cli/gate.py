@@ -374,9 +374,12 @@ def markdown(report: Mapping[str, Any]) -> str:
     ]
     for row in report["rows"]:
         was = f" (was {row['was']})" if row["was"] != row["kernel"] else ""
-        cells = [row["kernel"] + was, " ".join([row["problem"], row["element_type"]]).strip()]
-        cells.append(": ".join(filter(None, [row["verdict"], row["reason"]])))
-        cells += [verdicts.plus_minus(*row[of]) if row[of] else "" for of in ("ratio", "control")]
+        cells = [
+            row["kernel"] + was,
+            " ".join([row["problem"], row["element_type"]]).strip(),
+            ": ".join(filter(None, [row["verdict"], row["reason"]])),
+            *(verdicts.plus_minus(*row[of]) if row[of] else "" for of in ("ratio", "control")),
+        ]
         plain = (cell.partition("\n")[0].replace("|", "\\|").replace("<", "&lt;") for cell in cells)
         lines.append(f"| {' | '.join(plain)} |")
     if report["comparisons"]:

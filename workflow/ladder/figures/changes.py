@@ -33,12 +33,10 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     for column, count in MOST.items():
         most = change.groupby(rows[column]).max().nlargest(count).index
         rows = rows[rows[column].isin(most)]
-    have = set(rows["kernel"])
-    kernels = [kernel for kernel in data.names if kernel in have]
-    labels = list(dict.fromkeys(rows["problem"]))
-    states = list(dict.fromkeys(rows["state"]))
-    height = inches(1.4 * len(kernels) + 5)
-    figure, grid = panels(len(states), height)
+    kernels = [kernel for kernel in data.names if kernel in set(rows["kernel"])]
+    labels = list(rows["problem"].unique())
+    states = rows["state"].unique()
+    figure, grid = panels(len(states), inches(1.4 * len(kernels) + 5))
     for axes, state in zip(grid, states, strict=True):
         colors = np.ones((len(kernels), len(labels), 3))
         for row in rows[rows["state"] == state].to_dict("records"):
@@ -79,5 +77,5 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
         f"Change of each kernel's throughput in percent. B is {other}. ?: not significant after "
         "correction for the number of rows.",
     ]
-    title = f"From A to B, {counts['faster']} values are faster and {counts['slower']} slower"
+    title = "From A to B, {faster} values are faster and {slower} slower".format(**counts)
     return finish(figure, data, title, handles, notes, ["A is:"])

@@ -129,9 +129,9 @@ def _finding(best: pd.DataFrame) -> str:
         return "No kernel has a rate."
     ahead = rows.loc[rows["ratio_low"] > 1, "problem"].nunique()
     top = rows.sort_values("ratio").iloc[-1]
-    highest = plus_minus(*top[["ratio", "ratio_low", "ratio_high"]], percent=True)
+    highest = plus_minus(top["ratio"], top["ratio_low"], top["ratio_high"], True)
     return (
-        f"{first['element_type']}, {first['state']}: kernels are distinguishably faster than "
+        f"{', '.join(first)}: kernels are distinguishably faster than "
         f"{best['reference'].iloc[0]} on {ahead} of {rows['problem'].nunique()} problems. The "
         f"highest: {top['kernel']}, {highest} at {top['problem']}."
     )
@@ -166,9 +166,8 @@ def _dataset(
         rows = _as_json(_types(piece).reindex(columns=list(names)).rename(columns=names))
         made[f"{FOLDER}/{key}.js"] = f'ladder("{key}", {json.dumps(rows)});\n'
         labels[key] = label
-    about = _about(environment, reference)
-    section = {"title": name, "finding": finding, "about": about, "reference": reference}
-    return section | {"pieces": labels, **_as_json(overview)}, made
+    section = {"title": name, "finding": finding, "about": _about(environment, reference)}
+    return section | {"reference": reference, "pieces": labels, **_as_json(overview)}, made
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:
@@ -201,8 +200,10 @@ def files(
         made |= data
     if claims:
         # what was reproduced comes first, and a claim before one of many parts
-        ordered = sorted(claims, key=lambda claim: ":" in claim["id"])
-        ordered.sort(key=lambda claim: (*ORDER, claim["state"]).index(claim["state"]))
+        ordered = sorted(
+            claims,
+            key=lambda claim: ((*ORDER, claim["state"]).index(claim["state"]), ":" in claim["id"]),
+        )
         states = Counter(claim["state"] for claim in ordered)
         finding = ", ".join(f"{count} {state}" for state, count in states.items())
         rows = _as_json(pd.DataFrame(ordered).reindex(columns=list(CLAIM)).rename(columns=CLAIM))

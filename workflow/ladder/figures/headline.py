@@ -54,10 +54,10 @@ def headline(data: View) -> Figure:
     colors = [FASTER if low > 1 else SLOWER for low in rows["ratio_low"]]
     axes.barh(range(len(rows)), shares, 0.76, color=colors, lw=0, zorder=2)
     axes.grid(axis="y", visible=False)
-    for y, (share, text) in enumerate(zip(shares, rows.apply(_share, axis=1), strict=True)):
-        inside = 0.5 * max(shares) < share <= 100
+    for y, (length, text) in enumerate(zip(shares, rows.apply(share, axis=1), strict=True)):
+        inside = 0.5 * max(shares) < length <= 100
         axes.text(
-            share, y - 0.08, f" {text} ", va="center", ha="right" if inside else "left", zorder=4
+            length, y - 0.08, f" {text} ", va="center", ha="right" if inside else "left", zorder=4
         )
     held = data.sustained[data.sustained["problem"] == data.headline].set_index("kernel")
     for kernel in rows.index.intersection(held.index):
@@ -78,21 +78,22 @@ def headline(data: View) -> Figure:
         _listed("No step up", other[tensor], held.iloc[:0]),
     ]
     where = " on CUDA cores" if len(data.plain) < len(data.kernels) else ""
-    low, high = (f"{share:.3g} %" for share in (shares.iloc[0], max(shares)))
-    title = f"From {low} to {high} of {reference} in {len(rows)} steps{where}"
-    return finish(figure, data, title, caption=caption)
+    ends = f"From {shares.iloc[0]:.3g} % to {max(shares):.3g} %"
+    return finish(
+        figure, data, f"{ends} of {reference} in {len(rows)} steps{where}", caption=caption
+    )
 
 
-def _share(row: pd.Series) -> str:
+def share(row: pd.Series) -> str:
     """Return a share of the baseline with half of its interval."""
-    return plus_minus(*row[["ratio", "ratio_low", "ratio_high"]], percent=True)
+    return plus_minus(row["ratio"], row["ratio_low"], row["ratio_high"], True)
 
 
 def _listed(what: str, rows: pd.DataFrame, held: pd.DataFrame) -> str:
     """Return a sentence with the shares of rungs, with those back to back in parentheses."""
     texts = [
-        f"{str(kernel).partition('_')[0]} {_share(row)}"
-        + (f" ({_share(held.loc[kernel])} sustained)" if kernel in held.index else "")
+        f"{str(kernel).partition('_')[0]} {share(row)}"
+        + (f" ({share(held.loc[kernel])} sustained)" if kernel in held.index else "")
         for kernel, row in rows.iterrows()
     ]
     return f"{what}: {', '.join(texts)}." if texts else ""
