@@ -27,7 +27,7 @@ CLUSTER := .venv-cluster
 OLDEST := .venv-oldest
 STALE := test_pipeline or nothing or limits or timed or script or brackets or compiled
 
-.PHONY: moved all redraw clean wheel setup setup-dev setup-cluster setup-cutlass setup-triton lint lock bench image
+.PHONY: moved all redraw clean wheel setup setup-dev setup-cluster setup-cutlass setup-triton lint lock bench image picture
 .PHONY: test test-all test-machine test-container test-slurm test-oldest check-published
 # one stage after another, even with `make -j`: they share the cores
 .NOTPARALLEL:
@@ -156,6 +156,13 @@ check-published test-all: $(DEV)
 	nice $(MAKE) redraw > $(VENV)/.redrawn 2>&1 & \
 	$(PYTEST) $(CHOSEN); tested=$$?; wait $$!; drawn=$$?; cat $(VENV)/.redrawn; [ $$tested$$drawn = 00 ]
 
+# The front page's picture of the results page that `make redraw` writes; needs Debian's chromium.
+picture:
+	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=1000,768 --virtual-time-budget=10000 \
+	  --screenshot=docs/img/results_page.png "file://$(CURDIR)/results/redrawn/index.html"
+
+# Words for which the field has better ones; quoted sessions may have them.
+WORDS := envs/words.txt
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -163,6 +170,8 @@ lint: $(DEV)
 	$(BIN)/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	$(BIN)/snakemake --lint
 	$(BIN)/codespell
+	$(BIN)/codespell --dictionary $(WORDS) --regex "(?i)\b($$(sed 's/->.*//' $(WORDS) | paste -sd '|'))\b" \
+	  --ignore-multiline-regex '```console.*?```' README.md CONTRIBUTING.md AGENTS.md config docs
 
 # resolve the direct dependencies of pyproject.toml again
 lock: setup

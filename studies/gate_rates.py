@@ -73,6 +73,16 @@ def gate(folder: Path, kernels: Sequence[str]) -> dict[str, Any]:
     return {"result": report["result"], "seconds": report["seconds"], "rows": rows}
 
 
+def short(measured: Mapping[Any, Any]) -> str:
+    """The answer in a few words."""
+    words = []
+    for percent, gates in measured.items():
+        red = sum(each["result"] == "slower" for each in gates)
+        code = f"of code {percent} % slower" if int(percent) else "gates of unchanged code"
+        words.append(f"{red} of {len(gates)} {code}")
+    return "Red: " + ", ".join(words)
+
+
 def long(measured: Mapping[Any, Any]) -> str:
     """The answer in words."""
     words = []
@@ -113,11 +123,10 @@ def main() -> None:
             for percent, of in gates.items():
                 write(folder, kernels, percent)
                 of.append(gate(folder, given.kernels))
-            red = sum(each["result"] == "slower" for each in gates.get(0, []))
             answer.write(  # each time, so that a run that is stopped keeps what it has
                 "gate_rates",
                 "How often is `ladder gate` red on unchanged code, and on slower code?",
-                f"{red} gates of unchanged code are red",
+                short(gates),
                 long(gates),
                 device,
                 gates,

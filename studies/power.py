@@ -125,8 +125,8 @@ def worded_slowed(measured: Mapping[str, Any]) -> tuple[str, str]:
     low, high = share_interval(found, of)
     ends = measured["longer"]
     short = (
-        f"{found} of {of} are called slower ({low:.0%} to {high:.0%} at 95 % confidence), in one "
-        f"run in which they took {ends[0]:+.1f} to {ends[1]:+.1f} % longer"
+        f"{found} of {of} in one run ({low:.0%} to {high:.0%} at 95 % confidence). Their "
+        f"times changed by {ends[0]:+.1f} to {ends[1]:+.1f} %"
     )
     return short, (
         f"of {of} times of rungs slowed by {PERCENT} % of each block's clocks at 1024 and up, "

@@ -103,4 +103,6 @@ def test_shapes_have_the_fastest_rung_of_each_problem_by_group(dataset):
     assert f"ahead of cuBLAS on {(fastest >= 1).sum()} of 10" in words(figure)[0].replace("\n", " ")
     assert set(fastest) <= {line.get_ydata()[0] for line in figure.axes[0].get_lines()}
     (text,) = [text for text in words(figure) if "do not begin at 16 bytes" in text]
-    assert text.startswith(f"1: rows do not begin at 16 bytes: {fastest['2049x2047x2051']:.2f}")
+    assert text.startswith(
+        f"1 whose rows do not begin at 16 bytes: {fastest['2049x2047x2051']:.2f}"
+    )

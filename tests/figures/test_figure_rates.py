@@ -13,6 +13,7 @@ import synthetic
 from drawn import caption, cells, changed, draw, heads, lines, made, note, rows, words
 from ladder.figures import draw as figures
 from ladder.figures.data import MARKS, View, three
+from ladder.figures.headline import share
 from ladder.model.kernel_file import known
 from matplotlib.colors import to_hex
 
@@ -92,7 +93,7 @@ def test_a_row_of_the_ladder_has_its_bar_interval_rate_and_share(dataset):
     assert drawn == pytest.approx(list(at[["tflops_low", "tflops_high"]]))
     beyond = [f"{length:.3g}" for length in lengths if length > axes.get_xlim()[1]]
     assert beyond != []
-    assert [text.get_text() for text in axes.texts if text.get_color() == "#ffffff"] == beyond
+    assert [text.get_text() for text in axes.texts if text.get_path_effects()] == beyond
     assert "White cuts" in caption(axes.figure)
 
 
@@ -130,12 +131,12 @@ def test_the_headline_has_a_bar_for_each_step_and_the_numbers_of_all_others(data
     assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx(bars)
     assert len(bars) == 6  # rung 08 is the program of rung 07
     held = data.sustained.set_index("kernel")
-    assert f"({100 * held['ratio']['16_thin_edge']:.3g} % sustained)" in caption(figure)
+    assert f"({share(held.loc['16_thin_edge'])} sustained)" in caption(figure)
     ends = [list(line.get_xdata()) for line in figure.axes[0].get_lines()]
     row = held.loc["05_register_tile"]
     assert pytest.approx([100 * row["ratio_low"], 100 * row["ratio_high"]]) in ends
-    texts = " ".join(words(figure))
-    assert all(f"{100 * ratio:.3g} %" in texts for ratio in rungs["ratio"])
+    texts = " ".join(words(figure)).replace("\n", " ")
+    assert all(share(row) in texts for _, row in rungs.iterrows())
     expected = f"From {bars[0]:.3g} % to {max(bars):.3g} % of cuBLAS in {len(bars)} steps"
     assert words(figure)[0].replace("\n", " ").startswith(expected)
 

@@ -66,12 +66,10 @@ def test_the_data_dictionary_page_is_current():
 
 
 def test_the_page_of_the_container_has_the_measured_sizes(published):
-    facts, page = (
-        json.loads((published / "robustness" / "image.json").read_text()),
-        (HOME / "docs" / "container.md").read_text(),
-    )
-    expected = [f"{facts[name] / 1000:.2f} GB" for name in ("unpacked", "archive")]
-    expected += [
+    facts = json.loads((published / "robustness" / "image.json").read_text())
+    page = (HOME / "docs" / "container.md").read_text()
+    expected = [
+        *(f"{facts[name] / 1000:.2f} GB" for name in ("unpacked", "archive")),
         f"{facts['files']:,} files",
         f"{facts['packages']} packages",
         *(f"{s} s" for s in facts["build_seconds"]),

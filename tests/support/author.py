@@ -1,6 +1,7 @@
 """The session in docs/first-kernel.md: a kernel from the template to an edit and a bug, as its author sees it.
 
-`.venv/bin/python tests/support/author.py` runs the session and writes it to the page.
+`.venv/bin/python tests/support/author.py` runs the session and writes it to the page, and the tries
+after an edit and a bug to the README.
 """
 
 import difflib
@@ -19,7 +20,7 @@ from ladder.storage.dataset_layout import PUBLISHED
 from planted import Project
 from trying import edit, ladder
 
-PAGE = HOME / "docs" / "first-kernel.md"
+PAGE, FRONT = HOME / "docs" / "first-kernel.md", HOME / "README.md"
 FILE = "kernels/cpu/mine.c"
 LOOP = "    for (int k = 0; k < K && alpha != 0; ++k) {\n"
 BY_FOURS = """    int k = alpha == 0 ? K : 0;
@@ -36,6 +37,8 @@ TABLE = re.compile(r"^Gemm Ladder · (?:.*\n)*", re.MULTILINE)
 """How a run ends."""
 BLOCK = re.compile(r"^```(console|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A step of the session on the page: a command and what it prints, or an edit."""
+DETAILS = re.compile(r"^(  (bits|intervals): .*|\(exit code .*)\n", re.MULTILINE)
+"""What the README leaves out."""
 MADE = re.compile(r"(?<=made the output below on ).*?\. (?=Your)")
 
 
@@ -86,7 +89,10 @@ def main() -> None:
     """Run the session, and write the page."""
     ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        PAGE.write_text(page(PAGE.read_text(), session(Project(Path(folder) / "project"))))
+        steps = session(Project(Path(folder) / "project"))
+    PAGE.write_text(page(PAGE.read_text(), steps))
+    two = DETAILS.sub("", steps[3] + steps[5])
+    FRONT.write_text(BLOCK.sub(lambda _: f"```console\n{two}```", FRONT.read_text()))
 
 
 if __name__ == "__main__":

@@ -208,7 +208,6 @@ ELSEWHERE: dict[str, list[str]] = {
         "make setup-cutlass setup-triton",
         "snakemake --cores 1 published",
         "snakemake published",
-        "snakemake reproduce",
         "apt-get install *",
         ".ci/run",
     ],

@@ -21,7 +21,7 @@ from ladder.measuring import session, worker
 from ladder.measuring import trial as measuring_trial
 from planted import HOME, Project
 
-INTERVAL = r"[\d.e+-]+ \(interval (?:[\d.e+-]+ to [\d.e+-]+|not known)\)"
+INTERVAL = r"[\d.e+-]+(?: ± [\d.]+| \(interval not known\)|(?= ))"
 SINCE = "since the last correct try: "
 HEADER = (
     "/*---\ntitle: mine\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{}---*/\n// python: {}\n"

@@ -83,13 +83,19 @@ def test_an_overview_has_means_and_not_all_kernels(made):
     page = explorer.files("x", {"a": (best, made[1])})["index.html"]
     ((section),) = sections_of(page)
     assert len(section["rows"]) == 40
-    assert section["rows"][0] == ["float32", "warm", "k49", 2, pytest.approx(1e4), 5000, 20000]
+    assert section["rows"][0] == ["k49", pytest.approx(1e4), 5000, 20000, "float32", "warm", 2]
 
 
 def test_a_section_begins_with_a_finding_about_kernels_that_round_nothing(made):
     row = made[0].iloc[[0]].assign(precision=None, reference="cublas")
     kernels = [
-        row.assign(kernel=kernel, ratio=ratio, ratio_low=ratio, precision=precision)
+        row.assign(
+            kernel=kernel,
+            ratio=ratio,
+            ratio_low=ratio - 0.02,
+            ratio_high=ratio + 0.02,
+            precision=precision,
+        )
         for kernel, ratio, precision in (("a", 1.2, None), ("c", 9.0, "tf32"), ("cublas", 5, None))
     ]
     (section,) = sections_of(
@@ -97,8 +103,9 @@ def test_a_section_begins_with_a_finding_about_kernels_that_round_nothing(made):
     )
     assert section["finding"] == (
         "float32, warm: kernels are distinguishably faster than cublas on 1 of 1 problems. The "
-        "highest: a, 120 % at 256."
+        "highest: a, 120 ± 2 % at 256."
     )
+    assert [row[0] for row in section["rows"]] == ["cublas", "a", "c"]
 
 
 def test_claims_begin_with_what_was_reproduced():

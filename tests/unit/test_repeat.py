@@ -194,8 +194,8 @@ def test_controls_that_are_called_different_are_counted():
         called = {"called_different": share, "interval_leaves_out_1": share}
         assert claims[name] == {"pairs": pairs, **called}
     short = repeatability.worded(claims | {"runs": [], "machines": 2})["short"]
-    assert "; 0.0% of 1 pairs of the baseline beside itself, sustained are called" in short
-    assert "; 100.0% of 1 pairs of the baseline beside other rounds are called" in short
+    assert "the same rounds, 50.0% of 2 comparisons find a difference" in short
+    assert "other rounds, 100.0% of 1 comparisons find a difference" in short
 
 
 SMALL = {"problems": [(256, 256, 256)], "kernels": ("03_shared_tile", "cublas"), "processes": 3}

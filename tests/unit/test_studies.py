@@ -208,8 +208,7 @@ def test_the_share_that_was_found_has_an_interval_and_its_caveats():
     measured = {"slowed": 28, "found": 26 / 28, "faster": 1, "longer": [-4.34, 4.84], "alike": 9}
     short, long = power.worded_slowed(measured | {"called": 0.0})
     assert short == (
-        "26 of 28 are called slower (76% to 99% at 95 % confidence), in one run in which they took "
-        "-4.3 to +4.8 % longer"
+        "26 of 28 in one run (76% to 99% at 95 % confidence). Their times changed by -4.3 to +4.8 %"
     )
     assert "and 1 faster" in long
     assert power.share_interval(0, 10)[0] == pytest.approx(0, abs=1e-9)

@@ -34,7 +34,7 @@ def test_a_correct_kernel_is_timed_and_leaves_only_what_the_next_try_needs(trial
     lines = trials.try_("right()").splitlines()
     assert lines[0] == "cuda/mine, float32, 32 x 32 x 32 on Simulated"
     assert re.fullmatch(
-        rf"mine: {INTERVAL} TFLOP/s; of cublas {INTERVAL}; of the measured peak \d+%", lines[1]
+        rf"mine: {INTERVAL} TFLOP/s; {INTERVAL} × cublas; \d+% of the measured peak", lines[1]
     ), lines[1]
     assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
     assert [path.name for path in (trials.root / "results").iterdir()] == ["try"]
@@ -73,7 +73,7 @@ def test_a_try_on_a_busy_gpu_is_correct_and_no_result(trials, gpus):
 
 
 def test_a_peak_that_is_beaten_is_measured_again(trials, monkeypatch):
-    share = re.compile(r"(of the measured peak \d+%|above the measured peak.*)")
+    share = re.compile(r"(\d+% of the measured peak|above the measured peak.*)")
     before = share.findall(trials.try_("right()"))
     path = trials.kept / "simulated" / "environment.json"
     text = path.read_text()
@@ -350,7 +350,7 @@ def test_who_is_not_to_blame_is_timed_beside_the_best_rung_again(trials):
     earlier_results(trials, 32, fast=5.0)
     header = "parameters: {P: 1}\nsweep: {P: [1, 2]}\n"
     output = trials.try_("die(11) if timed and P == 2 else right()", header=header, code=1)
-    assert re.search(rf"^P=1: .*; of fast {INTERVAL}; ", output, re.MULTILINE), output
+    assert re.search(rf"^P=1: .*; {INTERVAL} × fast; ", output, re.MULTILINE), output
     assert (
         "launch_error: P=2: on M=32 N=32 K=32 uniform, while timed: the child process was killed "
         "by signal 11\n" in output
@@ -368,7 +368,7 @@ def test_like_is_compared_with_like(trials):
         (["--set", "THREADS=1"], 1, True),
     ):
         output = trials.try_("slow(1 / THREADS); right()", *given, header=header)
-        (ratio,) = re.findall(rf"^THREADS={threads}: .*; of rung (\S+)", output, re.MULTILINE)
+        (ratio,) = re.findall(rf"^THREADS={threads}: .*; (\S+).* × rung", output, re.MULTILINE)
         assert float(ratio) == pytest.approx(1.0, rel=0.05)
         assert f"\n  rung: THREADS={threads}\n" in output
         assert (f"{SINCE}the same machine code" in output) == last == (SINCE in output)
@@ -377,7 +377,7 @@ def test_like_is_compared_with_like(trials):
 def test_a_best_rung_may_be_faster_than_the_device_without_tensor_cores(trials):
     trials.write("slow(0.1); right()", name="fast")
     earlier_results(trials, 256, fast=0.5)
-    assert re.search(rf"; of fast {INTERVAL}; ", trials.try_("right()", "--size", "256"))
+    assert re.search(rf"; {INTERVAL} × fast; ", trials.try_("right()", "--size", "256"))
     output = trials.try_("slow(0.1); right()", "--size", "256", code=1)  # the kernel itself may not
     assert "uniform, faster than the device: " in output
 
@@ -461,7 +461,7 @@ def test_a_cuda_kernel_with_its_model_its_compilers_and_the_stalls(trials, gpus,
     (trials.root / "kernels" / "cuda" / "mine.cu").write_text(cuda_kernel("mine", CU_RIGHT))
     try_ = ["try", "kernels/cuda/mine.cu", "--problem", "8x9x10", "--counters"]
     output = trials.ladder(*try_, "--set", "BX=8,16", "--set", "compiler=nvcc,nvrtc")
-    labels = re.findall(rf"^not a result: (.*): {INTERVAL} TFLOP/s; of ", output, re.MULTILINE)
+    labels = re.findall(rf"^not a result: (.*): {INTERVAL} TFLOP/s; ", output, re.MULTILINE)
     assert sorted(labels) == ["BX=16", "BX=16 compiler=nvrtc", "BX=8", "BX=8 compiler=nvrtc"]
     for words in (
         "cuda/mine, float32, 8 x 9 x 10 on Simulated\n",

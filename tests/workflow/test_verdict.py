@@ -90,7 +90,7 @@ def test_a_verdict_says_as_data_what_the_text_says(trials, does, code, expected)
         ratio, times = outcome["ratio"], outcome["samples_us"]
         assert ratio["low"] <= ratio["value"] <= ratio["high"]
         assert len(times) == len(outcome["reference_us"]) >= 6
-        assert f"of cublas {ratio['value']:.3g} (" in text
+        assert f"; {verdict.Estimate(**ratio)} × cublas; " in text
         said = "differ: rows", "    rows: row 0, column 0 is ", "M=1 N=32 K=32 repeated; on M=200"
         assert {each in text for each in said} == {does == OF_BATCH}
 

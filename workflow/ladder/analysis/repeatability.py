@@ -397,14 +397,13 @@ def worded(measured: Mapping[str, Any]) -> dict[str, Any]:
     if same["pairs"]:
         least = min(same["problems"], key=lambda name: same["problems"][name]["covered"])
         short = (
-            f"{same['covered']:.1%} of differences on one device lie within their interval, from "
-            f"{same['pairs']} pairs of runs; least, {share(same['problems'][least])}: {least}"
+            f"On one device, {same['covered']:.0%} of differences lie within their interval; fewest "
+            f"at {least}, {same['problems'][least]['covered']:.0%}"
         )
-    beside = {"null": "itself", "null_sustained": "itself, sustained", "apart": "other rounds"}
-    for name, what in beside.items():
+    for name, where in {"null": "the same", "apart": "other"}.items():
         if (counted := measured[name])["pairs"]:
-            called = f"{counted['called_different']:.1%} of {counted['pairs']} pairs"
-            short += f"; {called} of the baseline beside {what} are called different"
+            called = f"{counted['called_different']:.1%} of {counted['pairs']} comparisons"
+            short += f". Of the baseline with itself in {where} rounds, {called} find a difference"
     return {
         "question": "Do results repeat?",
         "short": short,

@@ -370,16 +370,16 @@ def markdown(report: Mapping[str, Any]) -> str:
     lines = [
         title,
         "",
-        "| kernel | problem | verdict | head / base | interval | base / base |",
-        "|---|---|---|---|---|---|",
+        "| kernel | problem | verdict | head / base | base / base |",
+        "|---|---|---|---|---|",
     ]
     for row in report["rows"]:
         was = f" (was {row['was']})" if row["was"] != row["kernel"] else ""
-        cells = [row["kernel"] + was, " ".join([row["problem"], row["element_type"]]).strip()]
-        cells.append(": ".join(filter(None, [row["verdict"], row["reason"]])))
-        cells += [f"{row['ratio'][0]:.4f}" if row["ratio"] else ""]
-        cells += [
-            verdicts.interval(".4f", *row[of]) if row[of] else "" for of in ("ratio", "control")
+        cells = [
+            row["kernel"] + was,
+            " ".join([row["problem"], row["element_type"]]).strip(),
+            ": ".join(filter(None, [row["verdict"], row["reason"]])),
+            *(verdicts.plus_minus(*row[of]) if row[of] else "" for of in ("ratio", "control")),
         ]
         plain = (cell.partition("\n")[0].replace("|", "\\|").replace("<", "&lt;") for cell in cells)
         lines.append(f"| {' | '.join(plain)} |")

@@ -211,7 +211,7 @@ def _as_here(problem: Problem) -> Problem:
 
 
 def _rebuilt(data: Mapping[str, Any], source: Path) -> Kernel:
-    """Return the kernel of a verdict, its files written anew. Raises `InputError` unless its digest
+    """Return the kernel of a verdict, whose files are written. Raises `InputError` unless its digest
     is that which the verdict names.
     """
     files: Mapping[str, str] = data["source"]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import astuple
 
 from ladder.core import verdicts
 from ladder.core.errors import few
@@ -125,16 +126,15 @@ def _rates(outcome: Outcome, result: OnProblem, kind: str) -> str:
     """
     assert outcome.tflops and outcome.ratio
     unit, size = rate_unit(kind)
-    rate = outcome.tflops
     words = [
-        f"{Estimate(rate.value / size, rate.low / size, rate.high / size)} {unit}",
-        f"of {result.reference} {outcome.ratio}",
+        f"{Estimate(*(each / size for each in astuple(outcome.tflops)))} {unit}",
+        f"{outcome.ratio} × {result.reference}",
     ]
     if outcome.of_rung and result.rung:
-        words.append(f"of {result.rung.kernel} {outcome.of_rung}")
+        words.append(f"{outcome.of_rung} × {result.rung.kernel}")
     if share := outcome.of_peak:
         words.append(
-            f"of the measured peak {share:.0%}"
+            f"{share:.0%} of the measured peak"
             if share <= 1
             else "above the measured peak, which other work has lowered"
         )

@@ -158,7 +158,7 @@ def doubts(kind: str, others: float, reference_us: Sequence[float]) -> dict[str,
         if not verdicts.steady(*itself):
             words["unsteady"] = (
                 f"{BASELINES[kind][0]} is {Estimate(*itself)} times as fast as itself in "
-                "neighboring rounds"
+                "adjacent rounds"
             )
     return words
 

@@ -1,5 +1,5 @@
-"""The verdict on two candidates timed side by side, from the interval of their ratio, and intervals
-as text.
+"""The verdict on two candidates timed side by side, from the interval of their ratio, and values
+with their intervals as text.
 """
 
 import math
@@ -38,17 +38,6 @@ processes makes "0.0 to 122864".
 def known(value: float, low: float, high: float) -> bool:
     """Return whether the interval of a positive value says anything."""
     return value / FACTOR <= low <= high <= value * FACTOR
-
-
-def interval(form: str, value: float, low: float, high: float) -> str:
-    """Return an interval of a positive value as text: `1.05 to 1.07`, by a format specification, or
-    `NOT_KNOWN`.
-    """
-    return (
-        " to ".join(format(end, form).rstrip(".") for end in (low, high))
-        if known(value, low, high)
-        else NOT_KNOWN
-    )
 
 
 def plus_minus(value: float, low: float, high: float, percent: bool = False) -> str:

@@ -29,24 +29,19 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     """
     every = rows[["kernel", "problem"]].nunique()
     counts = {name: int((rows["verdict"] == name).sum()) for name in ("faster", "slower")}
-    change = (rows["ratio"] - 1).abs().where(rows["verdict"].isin(["faster", "slower"]), 0)
+    change = (rows["ratio"] - 1).abs().where(rows["verdict"].isin(list(counts)), 0)
     for column, count in MOST.items():
         most = change.groupby(rows[column]).max().nlargest(count).index
         rows = rows[rows[column].isin(most)]
-    have = set(rows["kernel"])
-    kernels = [kernel for kernel in data.names if kernel in have]
-    labels = list(dict.fromkeys(rows["problem"]))
-    states = list(dict.fromkeys(rows["state"]))
-    height = inches(1.4 * len(kernels) + 5)
-    figure, grid = panels(len(states), height)
+    kernels = [kernel for kernel in data.names if kernel in set(rows["kernel"])]
+    labels = list(rows["problem"].unique())
+    states = rows["state"].unique()
+    figure, grid = panels(len(states), inches(1.4 * len(kernels) + 5))
     for axes, state in zip(grid, states, strict=True):
         colors = np.ones((len(kernels), len(labels), 3))
         for row in rows[rows["state"] == state].to_dict("records"):
             y, x = kernels.index(row["kernel"]), labels.index(row["problem"])
-            change, distinguishable = (
-                100 * (row["ratio"] - 1),
-                row["verdict"] in ("faster", "slower"),
-            )
+            change, distinguishable = 100 * (row["ratio"] - 1), row["verdict"] in counts
             if distinguishable:
                 full = np.array(to_rgb(FASTER if change > 0 else SLOWER))
                 colors[y, x] = 1 - (1 - full) * (0.25 + 0.75 * min(abs(change) / FULL, 1))
@@ -73,13 +68,14 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
         Patch(color=SLOWER, label="slower"),
         Patch(color="#dddddd", label="not distinguishable, or measure again: gray text"),
     ]
-    left_out = [
-        f"Of {count} {name}s, {MOST[name]}." for name, count in every.items() if count > MOST[name]
-    ]
     notes = [
-        *left_out,
+        *(
+            f"Of {count} {name}s, {MOST[name]}."
+            for name, count in every.items()
+            if count > MOST[name]
+        ),
         f"Change of each kernel's throughput in percent. B is {other}. ?: not significant after "
         "correction for the number of rows.",
     ]
-    title = f"From A to B, {counts['faster']} values are faster and {counts['slower']} slower"
+    title = "From A to B, {faster} values are faster and {slower} slower".format(**counts)
     return finish(figure, data, title, handles, notes, ["A is:"])

@@ -445,4 +445,4 @@ def hatches(row: Mapping[str, Any]) -> str:
     return "////" if marks_of(row) else ""
 
 
-HATCHED = Patch(facecolor="#ffffff", edgecolor="#666666", hatch="////", label="hatched: marked")
+HATCHED = Patch(facecolor="#ffffff", edgecolor="#666666", hatch="////", label="hatched: flagged")

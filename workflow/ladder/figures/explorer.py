@@ -19,6 +19,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import MEND
 from ladder.core.stats import geometric_mean
 from ladder.core.types import rate_unit
+from ladder.core.verdicts import plus_minus
 from ladder.model.baselines import is_baseline
 
 FOLDER = "index_files"
@@ -31,12 +32,12 @@ TEMPLATE = Path(__file__).with_suffix(".html")
 PERCENT = "% of baseline"
 COLUMNS = {
     "kernel": "kernel",
-    "problem": "problem",
-    "element_type": "type",
-    "state": "state",
     "ratio": PERCENT,
     "ratio_low": f"{PERCENT} low",
     "ratio_high": f"{PERCENT} high",
+    "problem": "problem",
+    "element_type": "type",
+    "state": "state",
     "tflops": "rate",
     "tflops_low": "rate low",
     "tflops_high": "rate high",
@@ -59,14 +60,16 @@ COLUMNS = {
 `rate`.
 """
 MEANS = ["mean %", "lowest %", "highest %"]
+GROUP = ["type", "state"]
+"""Kernels are ranked among those of the same type, with what it is rounded to, and state."""
 ORDER = "reproduced", "claimed", "not distinguishable", "not reproduced"
 """The states of claims that come first, in order."""
 CLAIM = {
-    "says": "claim",
-    "state": "result",
     "value": "measured",
     "low": "measured low",
     "high": "measured high",
+    "says": "claim",
+    "state": "result",
     "published": "published",
     "limit": "limit",
     "dataset": "dataset",
@@ -102,13 +105,19 @@ def _about(environment: Mapping[str, Any], reference: str) -> str:
 
 def _overview(best: pd.DataFrame) -> pd.DataFrame:
     """Return the kernels with the highest mean ratios to the reference, over the problems of each."""
-    keys = ["element_type", "state", "kernel"]
-    ratios = best[best["ratio"] > 0].groupby(keys, sort=False)["ratio"]
-    rows = ratios.agg(["count", geometric_mean, "min", "max"]).reset_index()
-    rows.columns = [*(COLUMNS[key] for key in keys), "problems", *MEANS]
-    rows[MEANS] *= 100
-    groups = rows.groupby(["type", "state"], sort=False)
-    return pd.concat([group.nlargest(KERNELS, MEANS[0]) for _, group in groups])
+    best = _types(best).rename(columns=COLUMNS)
+    ratios = best[best[PERCENT] > 0].groupby(["kernel", *GROUP], sort=False)[PERCENT]
+    rows = ratios.agg([geometric_mean, "min", "max"]) * 100
+    rows.columns = MEANS
+    groups = rows.assign(problems=ratios.count()).reset_index().groupby(GROUP, sort=False)
+    kept = [group.nlargest(KERNELS, MEANS[0]) for _, group in groups]
+    return pd.concat(kept)[["kernel", *MEANS, *GROUP, "problems"]]
+
+
+def _types(best: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose element types name what operands are rounded to: `float32 as tf32`."""
+    rounded = [f" as {name}" if isinstance(name, str) else "" for name in best["precision"]]
+    return best.assign(element_type=best["element_type"] + rounded)
 
 
 def _finding(best: pd.DataFrame) -> str:
@@ -120,10 +129,11 @@ def _finding(best: pd.DataFrame) -> str:
         return "No kernel has a rate."
     ahead = rows.loc[rows["ratio_low"] > 1, "problem"].nunique()
     top = rows.sort_values("ratio").iloc[-1]
+    highest = plus_minus(top["ratio"], top["ratio_low"], top["ratio_high"], True)
     return (
-        f"{first['element_type']}, {first['state']}: kernels are distinguishably faster than "
+        f"{', '.join(first)}: kernels are distinguishably faster than "
         f"{best['reference'].iloc[0]} on {ahead} of {rows['problem'].nunique()} problems. The "
-        f"highest: {top['kernel']}, {100 * top['ratio']:.3g} % at {top['problem']}."
+        f"highest: {top['kernel']}, {highest} at {top['problem']}."
     )
 
 
@@ -153,12 +163,11 @@ def _dataset(
     made, labels = {}, {}
     for index, (label, piece) in enumerate(_pieces(best)):
         key = f"{place}-{index}"
-        rows = _as_json(piece.reindex(columns=list(names)).rename(columns=names))
+        rows = _as_json(_types(piece).reindex(columns=list(names)).rename(columns=names))
         made[f"{FOLDER}/{key}.js"] = f'ladder("{key}", {json.dumps(rows)});\n'
         labels[key] = label
-    about = _about(environment, reference)
-    section = {"title": name, "finding": finding, "about": about, "reference": reference}
-    return section | {"pieces": labels, **_as_json(overview)}, made
+    section = {"title": name, "finding": finding, "about": _about(environment, reference)}
+    return section | {"reference": reference, "pieces": labels, **_as_json(overview)}, made
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:
@@ -190,8 +199,11 @@ def files(
         sections.append(section)
         made |= data
     if claims:
-        # what was reproduced comes first
-        ordered = sorted(claims, key=lambda claim: (*ORDER, claim["state"]).index(claim["state"]))
+        # what was reproduced comes first, and a claim before one of many parts
+        ordered = sorted(
+            claims,
+            key=lambda claim: ((*ORDER, claim["state"]).index(claim["state"]), ":" in claim["id"]),
+        )
         states = Counter(claim["state"] for claim in ordered)
         finding = ", ".join(f"{count} {state}" for state, count in states.items())
         rows = _as_json(pd.DataFrame(ordered).reindex(columns=list(CLAIM)).rename(columns=CLAIM))

@@ -1,11 +1,9 @@
 """Draw the headline: each step of the ladder as a share of the baseline's throughput."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ladder.core.verdicts import plus_minus
 from ladder.figures.data import View
 from ladder.figures.layout import finish, inches, panels, rows_of
 from ladder.figures.rungs import interval
@@ -56,38 +54,46 @@ def headline(data: View) -> Figure:
     colors = [FASTER if low > 1 else SLOWER for low in rows["ratio_low"]]
     axes.barh(range(len(rows)), shares, 0.76, color=colors, lw=0, zorder=2)
     axes.grid(axis="y", visible=False)
-    for y, share in enumerate(shares):
-        inside = 0.3 * max(shares) < share <= 100
+    for y, (length, text) in enumerate(zip(shares, rows.apply(share, axis=1), strict=True)):
+        inside = 0.5 * max(shares) < length <= 100
         axes.text(
-            share, y, f" {share:.3g} % ", va="center", ha="right" if inside else "left", zorder=4
+            length, y - 0.08, f" {text} ", va="center", ha="right" if inside else "left", zorder=4
         )
     held = data.sustained[data.sustained["problem"] == data.headline].set_index("kernel")
     for kernel in rows.index.intersection(held.index):
         low, high = 100 * held.loc[kernel, ["ratio_low", "ratio_high"]]
         interval(axes, low, high, rows.index.get_loc(kernel) + SUSTAINED_AT)
     axes.axvline(100, color="#000000", zorder=3)
-    axes.set_xlim(0, 1.13 * max(100, *shares))
+    axes.set_xlim(0, 1.3 * max(100, *shares))
     rows_of(axes, [_label(str(kernel)) for kernel in rows.index])
     axes.set_xlabel(f"% of {reference} (line), {data.where()}")
     other = every.drop(rows.index)
     tensor = other.index.isin(data.plain)
     caption = [
         "Single launches. Green: faster, by the 95 % interval.",
-        "Red: sustained, back to back, by the 95 % interval." if len(held) else "",
-        _listed("On tensor cores", other[~tensor], held["ratio"]),
-        _listed("No step up", other[tensor], {}),
+        "Red: 95 % interval sustained, back to back; wide if its processes differ."
+        if len(held)
+        else "",
+        _listed("On tensor cores", other[~tensor], held),
+        _listed("No step up", other[tensor], held.iloc[:0]),
     ]
     where = " on CUDA cores" if len(data.plain) < len(data.kernels) else ""
-    low, high = (f"{share:.3g} %" for share in (shares.iloc[0], max(shares)))
-    title = f"From {low} to {high} of {reference} in {len(rows)} steps{where}"
-    return finish(figure, data, title, caption=caption)
+    ends = f"From {shares.iloc[0]:.3g} % to {max(shares):.3g} %"
+    return finish(
+        figure, data, f"{ends} of {reference} in {len(rows)} steps{where}", caption=caption
+    )
 
 
-def _listed(what: str, rows: pd.DataFrame, held: Mapping[Any, float]) -> str:
+def share(row: pd.Series) -> str:
+    """Return a share of the baseline with half of its interval."""
+    return plus_minus(row["ratio"], row["ratio_low"], row["ratio_high"], True)
+
+
+def _listed(what: str, rows: pd.DataFrame, held: pd.DataFrame) -> str:
     """Return a sentence with the shares of rungs, with those back to back in parentheses."""
     texts = [
-        f"{str(kernel).partition('_')[0]} {100 * ratio:.3g} %"
-        + (f" ({100 * held[kernel]:.3g} % sustained)" if kernel in held else "")
-        for kernel, ratio in rows["ratio"].items()
+        f"{str(kernel).partition('_')[0]} {share(row)}"
+        + (f" ({share(held.loc[kernel])} sustained)" if kernel in held.index else "")
+        for kernel, row in rows.iterrows()
     ]
     return f"{what}: {', '.join(texts)}." if texts else ""

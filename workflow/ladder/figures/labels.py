@@ -184,18 +184,19 @@ def break_bars(axes: Axes, bars: Sequence[tuple[float, float, float]]) -> None:
     for place, thick, length in bars:
         if length > right:
             for x in (0.965, 0.985):
-                ends = (
+                axes.plot(
                     [(x - 0.006) * right, (x + 0.006) * right],
                     [place + 0.7 * thick, place - 0.7 * thick],
+                    color="#ffffff",
+                    lw=2.0,
+                    zorder=4,
                 )
-                axes.plot(*ends, color="#ffffff", lw=2.0, zorder=4, label="_break")
             axes.text(
                 0.95 * right,
                 place,
                 f"{length:.3g}",
-                color="#ffffff",
-                fontsize="medium",
                 ha="right",
                 va="center",
                 zorder=4,
+                path_effects=halo(14),
             )

@@ -207,7 +207,7 @@ def _fill(figure: Figure, bottom: float, height: float, renderer: Any) -> None:
 
 def plain(value: float, _: Any = None) -> str:
     """Return a tick label of a logarithmic axis: a power of ten from five digits on."""
-    if 1e-4 < value < 1e5:
+    if 1e-3 < value < 1e5:
         return f"{value:g}"
     mantissa, exponent = f"{value:.0e}".split("e")
     power = f"$10^{{{int(exponent)}}}$"

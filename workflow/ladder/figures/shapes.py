@@ -86,9 +86,9 @@ def shapes(data: View) -> Figure:
     found = groups(data, rows)
     figure, (axes,) = panels(1, 4.6)
     what = (
-        f"{data.rate(large(data)):.0f} {data.unit} or more",
+        f"large ({data.rate(large(data)):.0f} {data.unit} or more)",
         "smaller",
-        "rows do not begin at 16 bytes",
+        "whose rows do not begin at 16 bytes",
     )
     handles, timed = [], data.best["kernel"].eq(ALGORITHM).any()
     for group, color, name in zip(found, COLORS, what, strict=True):
@@ -101,7 +101,7 @@ def shapes(data: View) -> Figure:
         if group:
             both = list(zip(*(ratios[: 1 + timed] for _, *ratios in group), strict=True))
             means = ", ".join(f"{geometric_mean(list(of)):.2f}" for of in both)
-            label = f"{len(group)}: {name}: {means}"
+            label = f"{len(group)} {name}: {means}"
             handles.append(Line2D([], [], ls="", marker="o", color=color, label=label))
     axes.axhline(1, color="#000000", zorder=1)
     axes.set(xlabel=f"{reference}, {data.unit} (log)", ylabel=f"× {reference} (log)")

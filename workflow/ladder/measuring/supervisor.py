@@ -75,7 +75,7 @@ def pipe() -> tuple[Connection, Connection]:
 
 
 def oom_kills() -> int:
-    """Return how many processes of the machine the system has killed for want of memory; 0 if it
+    """Return how many processes of the machine the system has killed for lack of memory; 0 if it
     does not count them (proc(5)).
     """
     counts = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
@@ -119,7 +119,7 @@ class Child:
     """
 
     oom_kills = 0
-    """How many processes of the machine the system had killed for want of memory when this one
+    """How many processes of the machine the system had killed for lack of memory when this one
     opened the device.
     """
 

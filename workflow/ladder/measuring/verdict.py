@@ -5,7 +5,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 from ladder.core import verdicts
@@ -21,17 +21,14 @@ SAME, DIFFER, NOT_TESTED = "same", "differ", "not tested"
 
 @dataclass(frozen=True)
 class Estimate:
-    """A measured value, and the ends of its 95 % interval. As text: `1.06 (interval 1.05 to
-    1.07)`.
-    """
+    """A measured value, and the ends of its 95 % interval. As text: `1.06 ± 0.01`."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        words = verdicts.interval(".3g", self.value, self.low, self.high)
-        return f"{self.value:.3g} (interval {words})"
+        return verdicts.plus_minus(*astuple(self))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The datasets that one page shows: those of a campaign, or the published ones drawn again."""
+"""The datasets that one page shows: those of a campaign, or the published ones redrawn."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Datasets:
 
 
 def published(folder: Path, groups: Iterable[str]) -> Datasets:
-    """Return the `featured` run of each published device and campaign, as it is drawn again."""
+    """Return the `featured` run of each published device and campaign, as it is redrawn."""
     kinds = {group: kind_of(group) for group in groups}
     return Datasets(f"results/{REDRAWN}", kinds, list(folder.glob(JUDGED)))
 

@@ -58,7 +58,7 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Result:
-    """A dataset of the run, measured or drawn again."""
+    """A dataset of the run, measured or redrawn."""
 
     folder: Path
     environment: Mapping[str, Any]
