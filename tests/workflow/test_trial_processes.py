@@ -84,13 +84,6 @@ def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
 
 FAULTS = {
     "right": ("", "", "correct", None, ""),
-    "slow": (
-        "T sum = 0;",
-        "T sum = 0; for (volatile int n = 0; n < 99; ++n);",
-        "correct",
-        None,
-        "",
-    ),
     "ld": ("k * ldb", "k * N", "incorrect", 7, "leading dimension: N is used instead of ldb"),
     "no_beta": (" + old", "", "incorrect", 8, "beta is left out: the old C is not added"),
     "no_alpha": ("alpha * sum", "sum", "incorrect", 9, "alpha is left out"),
