@@ -8,7 +8,9 @@ asynchronous copies for each seed. It finds no missing fence, and says nothing o
 import ctypes
 import re
 import subprocess
+import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,24 @@ class Map(ctypes.Structure):
     )
 
 
+def _compile(*arguments: str | Path) -> None:
+    flags = ["-std=c++17", "-O1", "-w", "-fPIC", "-U_FORTIFY_SOURCE"]
+    done = subprocess.run(["g++", *flags, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
+
+
+@cache
+def _simulator() -> Any:
+    """A temporary folder with what all kernels share, compiled once a process: the scheduler, and
+    the headers, which take longer than most kernels.
+    """
+    folder = tempfile.TemporaryDirectory()
+    made = Path(folder.name)
+    _compile("-x", "c++-header", HERE / "simulator.h", "-o", made / "simulator.h.gch")
+    _compile("-c", HERE / "simulator.cpp", "-o", made / "simulator.o")
+    return folder
+
+
 def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
     """Compile the source of a configuration, and load it."""
     headers = folder / "headers"
@@ -76,7 +96,7 @@ def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
     (headers / "wgmma.cuh").write_text('#include "store_sums.cuh"\n')
     before, own = source.split("#line 1", 1)
     text = (
-        f'#include "types.h"\n{before}#include "simulator.h"\n#line '
+        f'{before}#include "element.h"\n#line '
         f"1{SHARED.sub('uint8_t* shared = dynamic_shared();', own)}"
     )
     for match in FUNCTION.finditer(text):
@@ -91,10 +111,9 @@ def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
         text += _RUN.format(name=match["name"], extra=extra, cluster=cluster[1] if cluster else 1)
     (folder / "kernel.cpp").write_text(CLUSTER.sub("", text))
     made = folder / "kernel.so"
-    command = ["g++", "-std=c++17", "-O1", "-w", "-fPIC", "-shared", f"-I{headers}", f"-I{HERE}"]
-    command += ["-U_FORTIFY_SOURCE", "-o", made, folder / "kernel.cpp"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:3000]
+    shared = Path(_simulator().name)
+    headers_first = ("-include", "simulator.h", f"-I{shared}", f"-I{headers}", f"-I{HERE}")
+    _compile(*headers_first, "-shared", "-o", made, folder / "kernel.cpp", shared / "simulator.o")
     return ctypes.CDLL(str(made))
 
 

@@ -33,11 +33,11 @@ def stored(problem: Problem) -> tuple[Sequence[np.ndarray], Sequence[Place]]:
     return buffers(problem), places(problem)
 
 
-def few(element_type: str, layout: str = "nn") -> list[Problem]:
+def few(element_type: str, precision: str = "", layout: str = "nn") -> list[Problem]:
     """The problems for Oclgrind."""
     return [
         problem
-        for problem in problems(element_type, "", layout)
+        for problem in problems(element_type, precision, layout)
         if (problem.m, problem.n, problem.k) in FEW
     ]
 

@@ -52,7 +52,7 @@ def test_planted_fault_is_found(fault: dict[str, Any], tmp_path: Path) -> None:
         given = problems("float32", "", layout)
         assert any(map(complaint, given, run(given).arrays))
         return
-    every = few("float32", layout)
+    every = few("float32", "", layout)
     parts = [every[:2], every[2:]]  # small ones first: Oclgrind is slow
     if symptom == "race":
         # every single one counts: the problem with most tiles along K is enough, or three of them

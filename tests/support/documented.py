@@ -410,7 +410,8 @@ class Stranger(Project):
             self.write(f".venv/bin/{name}", script).chmod(0o755)
         (folder / ".venv" / "bin" / "uv").symlink_to(HOME / ".venv" / "bin" / "uv")
         own = (
-            'campaign: mine, devices: [cpu], kernels: ["cpu/02*"], problems: {cpu: [{square: 64}]}'
+            'campaign: mine, devices: [cpu], kernels: ["cpu/02*"], problems: {cpu: [{square: 64}]}, '
+            "confirm: {processes: 0}"
         )
         self.write("my/own.yaml", f"{{{own}}}\n")
         small = {"problems": [(256, 256, 256)], "kernels": ("03_shared_tile", "cublas")}

@@ -49,7 +49,7 @@ def of(call: Callable[[], object], package: Path = HOME / "workflow") -> Work:
 
 def excess(counts: Sequence[int]) -> float:
     """Return how much a count is above a straight line, relatively: the counts are of the sizes 1, 2
-    and 10, and the first two make the line.
+    and 5, and the first two make the line.
     """
-    one, two, ten = counts
-    return ten / (one + 9 * (two - one)) - 1 if ten else 0.0
+    one, two, five = counts
+    return five / (one + 4 * (two - one)) - 1 if five else 0.0

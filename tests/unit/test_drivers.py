@@ -139,21 +139,14 @@ def test_a_run_stops_before_any_work_unless_it_measures_the_cpu(made, project):
         done = project.snakemake("--dry-run", *arguments)
         return done.returncode, done.stdout
 
-    broken, old = (
-        made.environment(H200, init=18),
-        made.environment(H200, driver="535.183.01", cuda=12020),
-    )
-    for environment, message in (
-        (broken, "Driver/library version mismatch"),
-        (old, "NVIDIA driver 535.183.01"),
-    ):
-        code, output = run(environment, *smoke)
-        assert code == 1
-        assert message in output
-        assert "Traceback" not in output
-        assert "rule compile" not in output
-        assert run(environment, *smoke, "devices=[cpu]")[0] == 0
-        assert run(environment, "published")[0] == 0
+    broken = made.environment(H200, init=18)
+    code, output = run(broken, *smoke)
+    assert code == 1
+    assert "Driver/library version mismatch" in output
+    assert "Traceback" not in output
+    assert "rule compile" not in output
+    assert run(broken, *smoke, "devices=[cpu]")[0] == 0
+    assert run(broken, "published")[0] == 0
     code, output = run(made.environment(GT_1030, H200), *smoke)
     assert code == 0
     assert (

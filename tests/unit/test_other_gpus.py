@@ -98,12 +98,10 @@ def test_the_table_of_other_gpus_is_what_compiles(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_largest_configuration_of_the_quick_rungs_fits_a_small_card(tmp_path):
     """Of compute capability 8.6, whose blocks have the least shared memory of those with
-    asynchronous copies. Of the rungs after them the default one does, optimized too.
+    asynchronous copies.
     """
     for kernel in RUNGS[:12]:
         every = kernel.expand({}, kernel.element_types[:1], [NVRTC])
         legal = [configuration for configuration, objection in every if not objection]
         largest = max(legal, key=lambda each: sum(dict(each.parameters).values()))
         assert not remains(kernel, largest, "8.6", tmp_path / kernel.name), largest.label
-    for kernel in RUNGS[12:]:
-        remains(kernel, default(kernel), "8.6", tmp_path / kernel.name)

@@ -1,4 +1,4 @@
-"""The plan of a campaign ten times as large is at most ten times the work: counted, not timed."""
+"""The plan of a campaign five times as large is at most five times the work: counted, not timed."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def counted(campaign, *arguments):
 @pytest.mark.parametrize("axis", AXES)
 def test_a_plan_takes_no_more_for_each_job_of_a_larger_campaign(tmp_path, axis, monkeypatch):
     lines, read, jobs = [], [], []
-    for times in (1, 2, 10):
+    for times in (1, 2, 5):
         monkeypatch.setenv("LADDER_STORE", str(tmp_path / f"store {times}"))  # nothing was read yet
         campaign = growth.Made(tmp_path / str(times), AXES[axis](times))
         planning, printed = counted(campaign, "--dry-run", "--quiet", "rules")

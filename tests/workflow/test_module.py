@@ -77,6 +77,10 @@ def home(installed):
 
 def test_the_commands_of_the_page_run_in_an_empty_folder(installed, home, tmp_path):
     (project,) = re.findall(r"```sh\n(ladder init .*?)```", PAGE, re.DOTALL)
+    one = (
+        "echo 'parameters: {cpu/03_blocked: {BM: [256], BN: [256], BK: [32]}}' >> config/mine.yaml"
+    )
+    project = project.replace("ladder run", f"{one}\nladder run")  # one configuration
     # a comparison of a run with itself says so by its exit code
     printed = installed("sh", "-ec", project, folder=tmp_path, code=4)
     folder = tmp_path / "my-kernels"

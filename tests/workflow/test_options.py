@@ -1,7 +1,7 @@
 """Options of Snakemake that users know from other workflows, where no other test tries them.
 
 tests/workflow/test_robust.py has `--rerun-incomplete`, which profiles/default sets, and `--sdm
-apptainer`; test_result.py `--report` and `--list-changes`; test_partitions.py the other profiles.
+apptainer`; test_documented.py `--report`; test_partitions.py the other profiles.
 """
 
 import re
@@ -57,9 +57,7 @@ RESOURCES = ("--default-resources", "mem_mb=100")
         (("--jobs", "5", *RESOURCES, "--dry-run"), False),
         ((*PROFILE, *RESOURCES, "--executor", "local", "--dry-run"), False),
         (ELSEWHERE, True),
-        ((*ELSEWHERE, *RESOURCES, "--dry-run"), True),
         ((*PROFILE, "--dry-run"), True),
-        (PROFILE, True),
     ],
 )
 def test_jobs_are_submitted_only_to_machines_that_the_campaign_names(planned, options, refused):

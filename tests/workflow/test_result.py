@@ -104,15 +104,6 @@ def test_one_incorrect_kernel_is_drawn_and_named_and_leaves_what_all_kernels_hav
     )
 
 
-def test_a_report_has_a_description_and_nothing_made_has_changed(done):
-    (summary,) = done.folder.glob("results/tiny/cpu-*/summary.csv")
-    done.ok(*RUN[:2], "--report", "report.html", "--", str(summary.relative_to(done.folder)))
-    report = (done.folder / "report.html").read_text()
-    assert "each timed beside the vendor" in report
-    assert "summary.csv" in report
-    assert "\nresults/" not in done.ok(*RUN[:2], "--list-changes", "code")
-
-
 def test_where_nothing_can_be_written_is_a_line(project):
     snakefile = project.folder / "workflow" / "Snakefile"
     command = [project.python, "-m", "snakemake", "-s", snakefile, "--cores", "1", "-n"]

@@ -19,7 +19,8 @@ kernels: ["cuda/8*"]
 problems: {cuda: [[5, 6, 7]]}
 measure: {sample_us: 10, min_samples: 4, max_samples: 4, target: 0.000001, race: false, timeout_seconds: 600}
 baselines: {cuda: [cublas, cublas_bf16x9]}
-confirm: {processes: 3}
+parameters: {cuda/80_many: {BX: [8]}}
+confirm: {processes: 3, rounds: 3}
 """
 OLD, NEW = (f"results/versions/fake-cublas-{version}" for version in ("13-2-0-1", "13-10-0-20"))
 
