@@ -73,7 +73,7 @@ def compilers(data: View) -> Figure:
             y = place + random.uniform(-0.3, 0.3, len(percent))
             far = (percent.abs() > widest).to_numpy()
             points(axes, percent[~far], y[~far], mine[~far], RUNG, 4.0)
-            spread = place + np.linspace(-0.3, 0.3, far.sum())
+            spread = place + np.linspace(-0.2, 0.2, far.sum())
             for value, up in zip(percent[far], spread, strict=True):
                 beyond += 1
                 arrow = {
@@ -99,7 +99,7 @@ def compilers(data: View) -> Figure:
         rows_of(axes, [data.nice(kernel) for kernel in data.kernels])
         axes.set_xlim(-1.15 * widest, 1.15 * widest)
         axes.locator_params(axis="x", nbins=5)
-        axes.set(title=way, xlabel=f"% faster than {rows['first'].iloc[0]}")
+        axes.set(title=way if len(ways) > 1 else "", xlabel=f"% faster than {rows['first'].iloc[0]}")
     medians = rows[rows["build"] == ways[0]].groupby("kernel")["percent"].median()
     way, ends = ways[0].removeprefix("compiler="), f"{medians.min():+.1f} to {medians.max():+.1f} %"
     caption = [

@@ -184,7 +184,7 @@ def performance(data: View) -> Figure:
     gray = [data.brief(kernel) for kernel in data.kernels if kernel not in data.prominent]
     caption = [
         f"Bands and bars: {data.kind_of_interval()}.",
-        f"Grey: rungs {', '.join(gray)}." if gray else "",
+        f"Gray: rungs {', '.join(gray)}." if gray else "",
         f"Outside the panels: {outside} points." if outside else "",
         data.as_warm_note(),
     ]
