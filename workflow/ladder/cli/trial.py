@@ -464,7 +464,6 @@ class Tries:
             if (known["fingerprint"], known["attributes"]) == described:
                 return known
         measured = probe(device, child)
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(measured).encode())
         return measured
 
@@ -526,7 +525,6 @@ class Tries:
         timed for the next try. Warn if that cannot be done.
         """
         try:
-            self.kept.parent.mkdir(parents=True, exist_ok=True)
             # one write: others may add lines at the same time
             with (folder() / "history.jsonl").open("ab", buffering=0) as file:
                 file.write(f"{self.verdict.json()}\n".encode())
@@ -591,11 +589,13 @@ def _asked(given: Namespace, kind: str) -> dict[str, Any]:
         data = yaml_schema.load(
             text if text[:1] in ("[", "{") else yaml_schema.read(Path(text)), source
         )
-        if isinstance(data, list):
-            data = {"problems": {kind: data}}
-        if not isinstance(data, dict) or not (data.get("problems") or {}).get(kind):
+        data = data if isinstance(data, dict) else {"problems": data}
+        problems = data.get("problems")
+        problems = problems if isinstance(problems, dict) else {kind: problems}
+        if not problems.get(kind):
             raise InputError(f"{source}: expected problems.{kind}, as in a campaign, or a list")
-        yaml_schema.check({"campaign": "tried", **data}, "config", source)
+        data |= {"campaign": "tried", "problems": problems}
+        yaml_schema.check(data, "config", source)
         asked = {name: data[name] for name in ASKED if name in data}
     if given.type or "element_types" not in asked:
         asked["element_types"] = (given.type or "float32").split(",")
