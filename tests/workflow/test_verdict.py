@@ -178,7 +178,7 @@ REFUSED = [
         "kernels/cuda/mine.cu --problems [] --size 8",
         "--problems []: expected no --size and no --pr",
     ),
-    ("kernels/cuda/mine.cu --problems {problems:[3]}", "problems.cuda[0]: got 3; expected"),
+    ('kernels/cuda/mine.cu --problems {"problems":[3]}', "problems.cuda[0]: got 3; expected"),
     ("kernels/cuda/mine.cu --problems [3]", "--problems [3]: problems.cuda[0]: got 3; expected"),
     (
         "kernels/cuda/mine.cu --problems {problem:3}",

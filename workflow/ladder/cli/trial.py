@@ -525,6 +525,7 @@ class Tries:
         timed for the next try. Warn if that cannot be done.
         """
         try:
+            self.kept.parent.mkdir(parents=True, exist_ok=True)
             # one write: others may add lines at the same time
             with (folder() / "history.jsonl").open("ab", buffering=0) as file:
                 file.write(f"{self.verdict.json()}\n".encode())
