@@ -282,7 +282,7 @@ MACHINE = {
         "a results folder that cannot be written",
         "test_a_folder_that_cannot_be_written_is_one_clear_message",
         "error",
-        "Operation not permitted; expected a file that can be written",
+        "cannot be written: Operation not permitted; what is finished is kept",
     ),
     "damaged": Fault(
         "a journal with a line that is not one of ours",

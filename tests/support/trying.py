@@ -27,8 +27,8 @@ HEADER = (
     "/*---\ntitle: mine\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{}---*/\n// python: {}\n"
 )
 PLAIN = """#include <stddef.h>
-void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C,
-          int ldc) {
+void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb,
+          T beta, T *C, int ldc) {
   for (int i = 0; i < M; ++i)
     for (int j = 0; j < N; ++j) {
       T sum = 0;

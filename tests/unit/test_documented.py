@@ -29,6 +29,10 @@ def test_every_command_and_block_has_a_way_and_no_row_is_left_over():
     assert [pattern for pattern in PATTERNS if not any_named(NAMES, [pattern])] == []
 
 
+def test_the_front_page_says_what_cannot_cheat():
+    assert "No host code of a CUDA kernel runs" in documented.PAGES["README.md"]
+
+
 def test_what_is_said_to_run_a_command_is_there():
     ways = {way.where for way, _ in documented.IN_A_CLONE} | documented.ELSEWHERE.keys()
     for file, _, test in (where.partition("::") for where in ways if "::" in where):

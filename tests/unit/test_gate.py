@@ -246,6 +246,9 @@ def test_a_commit_has_all_that_it_is_measured_with(repository):
     (kernels / "cuda" / ".#mine.cu").unlink()
     commit()
     assert gated(repository, "HEAD")["rows"] == []
+    (kernels / "cuda" / "new.cu").symlink_to("mine.cu")
+    assert "working tree: kernels/cuda/new.cu: a link" in repository.ladder("gate", "HEAD", code=2)
+    (kernels / "cuda" / "new.cu").unlink()
     attributes = written(kernels / ".gitattributes", "cuda/mine.cu export-ignore\n")
     commit()
     message = "kernels/cuda/mine.cu: a link, a submodule, or excluded from archives; expected files"
@@ -268,7 +271,7 @@ def test_a_gate_on_a_busy_gpu_or_without_time_knows_nothing(repository, gpus):
 
 
 def test_the_report_goes_where_it_is_asked_for(repository):
-    change(repository, "right()", "fail('a | b < c')")
+    change(repository, "right()", "fail('a | b\\n < c')")
     asked = ["gate", "HEAD", "--json", "-", "--markdown", "table.md"]
     with pytest.raises(SystemExit, match="1"):
         main(asked)
@@ -373,7 +376,7 @@ def test_a_gate_with_real_workers(tmp_path, monkeypatch):
         (["..HEAD"], "'^{commit}': fatal: Needed a single revision; expected BASE or BASE..HEAD"),
         (["--output=x"], "the following arguments are required: BASE"),
         (["HEAD", "--kernels", "cuda/mime"], "--kernels: got cuda/mime; did you mean `cuda/mine`?"),
-        (["HEAD~1..HEAD"], "head/kernels/cuda/mine.cu: header: unknown key 'hue'"),
+        (["HEAD~1..HEAD"], "Error: kernels/cuda/mine.cu: header: unknown key 'hue'"),
         (["HEAD", "--fail-if-slower", "0.02"], "got '0.02'; expected per cent, such as 2%"),
         (["HEAD", "--problems", "cpu.yaml"], "problems.cuda: got none; expected some to measure"),
     ],

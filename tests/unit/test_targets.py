@@ -270,6 +270,7 @@ def test_where_no_plan_can_be_written_the_file_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").symlink_to("/sys/kernel")  # where nobody makes folders, root neither
     with pytest.raises(
-        InputError, match=r"^results/t/plans/\S+\.json: Operation not permitted; expected a file"
+        InputError,
+        match=r"^results/t/plans/\S+\.json: cannot be written: Operation not permitted; ",
     ):
         with_text("a").write_plans()

@@ -178,6 +178,7 @@ REFUSED = [
         "kernels/cuda/mine.cu --problems [] --size 8",
         "--problems []: expected no --size and no --pr",
     ),
+    ('kernels/cuda/mine.cu --problems {"problems":[3]}', "problems.cuda[0]: got 3; expected"),
     ("kernels/cuda/mine.cu --problems [3]", "--problems [3]: problems.cuda[0]: got 3; expected"),
     (
         "kernels/cuda/mine.cu --problems {problem:3}",
@@ -229,6 +230,7 @@ def test_from_python_an_argument_of_another_form_is_an_error_and_any_path_is_non
     with pytest.raises(ladder.InputError, match="--budget: got '-1'; expected seconds"):
         ladder.judge("mine.cu", budget=-1)
     assert "-x.cu: cannot be read: No such file" in ladder.judge("-x.cu").reason
+    assert ladder.judge("-x.cu", set={"BM": 64}).command[-1] == "--set=BM=64"
 
 
 def test_a_folder_that_cannot_be_written_has_a_verdict_too(trials):

@@ -28,7 +28,7 @@ def judge(
     path: Folder,
     problems: Sequence[Any] | None = None,
     *,
-    set: Mapping[str, Sequence[Any]] | None = None,
+    set: Mapping[str, int | str | Sequence[Any]] | None = None,
     type: str | None = None,
     budget: float | None = None,
     block: str | None = None,
@@ -38,9 +38,9 @@ def judge(
     return what is true of it.
 
     `problems` are those of a campaign: `[4096, 64, 64]` for M, N and K, or `{"square": 512, "beta":
-    0.5}`; by default a square of 4096 on a GPU and of 256 on the CPU. `set` has the values of
-    parameters, `type` an element type or several, joined by commas, `budget` the seconds after
-    which nothing more is begun. `block` and `grid` are the extents of a CUDA kernel without a
+    0.5}`; by default a square of 4096 on a GPU and of 256 on the CPU. `set` has a value of a
+    parameter, or several, `type` an element type or several, joined by commas, `budget` the seconds
+    after which nothing more is begun. `block` and `grid` are the extents of a CUDA kernel without a
     header. A kernel that cannot be tried has the status `not_tried`; nothing is raised. Raises
     `InputError` for an argument of another form, such as `budget=-1`.
     """
@@ -50,7 +50,9 @@ def judge(
     words = ["try"]
     if problems is not None:
         words.append(f"--problems={json.dumps(problems)}")
-    words += [f"--set={name}={','.join(map(str, each))}" for name, each in (set or {}).items()]
+    for name, given in (set or {}).items():
+        values = [given] if isinstance(given, str | int) else given
+        words.append(f"--set={name}={','.join(map(str, values))}")
     options = {"type": type, "budget": budget, "block": block, "grid": grid}
     words += [f"--{name}={value}" for name, value in options.items() if value is not None]
     (verdict,) = trial.judged(parser(Refusing).parse_args([*words, "--", os.fspath(path)]))

@@ -17,6 +17,5 @@ with job(snakemake.log[0]):
     for path in map(Path, snakemake.input.claims):
         claims += explorer.read_claims(path)
     folder = Path(snakemake.output.page).parent
-    (folder / explorer.FOLDER).mkdir(exist_ok=True)
     for name, text in explorer.files(snakemake.params.title, datasets, claims).items():
         write_whole(folder / name, text.encode())

@@ -163,7 +163,6 @@ def write(
         [launch[key] for key in ("where", "needs", "workspace", "tensor_maps", "launches")]
     )
     launch["device"] = [name for name in DEVICE_NAMES if re.search(rf"\b{name}\b", expressions_of)]
-    folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CUBIN, binary)
     write_whole(folder / "launch.json", (json.dumps(launch, indent=2) + "\n").encode())
     write_whole(folder / "gemm.py", (HERE / "exported.py").read_bytes())

@@ -24,7 +24,7 @@ import numpy as np
 from ladder.cli.trial import show
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core import clock, places, verdicts
-from ladder.core.errors import InputError, one_of
+from ladder.core.errors import InputError, one_of, plain
 from ladder.core.files import write_text, write_whole
 from ladder.devices.detect import DetectedDevice, detect_cpu, detect_gpus, left_out
 from ladder.devices.lock import exclusive, uuids
@@ -157,24 +157,32 @@ def _commits(text: str) -> dict[str, dict[str, Any]]:
 
 
 def _extract(commit: Mapping[str, Any], folder: Path) -> None:
-    """Copy the kernels of a commit, or of the working tree, to a folder. Raises `InputError` if a
-    commit has what git does not copy, such as links and files with the attribute `export-ignore`.
+    """Copy the kernels of a commit, or of the working tree, to a folder. Raises `InputError` if it
+    has what is not copied: links, and in a commit submodules and files with the attribute
+    `export-ignore`.
     """
     tree, archive = places.project() / "kernels", f"{folder}.zip"
     if commit["given"]:
         _git("archive", "--output", archive, commit["commit"], "kernels")
         shutil.unpack_archive(archive, folder)
         listed = _git("ls-tree", "-r", "-z", commit["commit"], "kernels")
-        for entry in listed.split("\0")[:-1]:
-            about, _, name = entry.partition("\t")
-            if about.split()[0] not in FILES or not (folder / name).is_file():
-                raise InputError(
-                    f"{commit['given']}: {name}: a link, a submodule, or excluded from archives; "
-                    "expected files in kernels/"
-                )
-    elif tree.exists():
+        odd = [
+            name
+            for about, _, name in (entry.partition("\t") for entry in listed.split("\0")[:-1])
+            if about.split()[0] not in FILES or not (folder / name).is_file()
+        ]
+    else:
         # editors leave links to nothing
-        shutil.copytree(tree, folder / "kernels", ignore_dangling_symlinks=True)
+        odd = [
+            places.named(path) for path in tree.rglob("*") if path.is_symlink() and path.exists()
+        ]
+        if tree.exists():
+            shutil.copytree(tree, folder / "kernels", ignore_dangling_symlinks=True)
+    if odd:
+        raise InputError(
+            f"{commit['given'] or 'the working tree'}: {odd[0]}: a link, a submodule, or excluded "
+            "from archives; expected files in kernels/"
+        )
 
 
 def _chosen(folder: Path, patterns: Sequence[str]) -> dict[str, Kernels]:
@@ -186,7 +194,7 @@ def _chosen(folder: Path, patterns: Sequence[str]) -> dict[str, Kernels]:
     refused: dict[str, InputError] = {}
     trees = {role: discover(folder / role, refused if role == HEAD else None) for role in ROLES}
     if refused:
-        raise refused.popitem()[1]
+        raise InputError(str(refused.popitem()[1]).replace(f"{folder / HEAD}/", ""))
     for kernel in [*trees[HEAD].values(), *trees[BASE].values()]:
         for path in kernel.includes:
             if path.is_relative_to(places.project() / "kernels"):
@@ -381,8 +389,11 @@ def markdown(report: Mapping[str, Any]) -> str:
             ": ".join(filter(None, [row["verdict"], row["reason"]])),
             *(verdicts.plus_minus(*row[of]) if row[of] else "" for of in ("ratio", "control")),
         ]
-        plain = (cell.partition("\n")[0].replace("|", "\\|").replace("<", "&lt;") for cell in cells)
-        lines.append(f"| {' | '.join(plain)} |")
+        cells = [
+            plain(" ".join(cell.split()), 300).replace("|", "\\|").replace("<", "&lt;")
+            for cell in cells
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     if report["comparisons"]:
         lines += [
             "",

@@ -559,6 +559,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, by default that of the process. An `InputError` prints its message and
     exits with the `code` of the sub-command.
     """
+    if sys.getfilesystemencoding() != "utf-8":
+        # kernels and the program's own files are UTF-8; only a start sets the mode
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, sys.orig_argv)
     words = sys.argv[1:] if arguments is None else arguments
     # it may set the last folder apart, with options behind
     given = parser().parse_args([word for word in words if word != "--"])

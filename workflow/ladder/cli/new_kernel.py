@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from ladder.core import places
-from ladder.core.errors import InputError, unwritable
+from ladder.core.errors import InputError
 from ladder.core.files import write_whole
 from ladder.model.kernel import KIND_OF, SUFFIXES
 from ladder.model.kernel_file import check_name
@@ -28,10 +28,6 @@ def init(folder: Path) -> list[Path]:
     files[folder / "AGENTS.md"] = places.HOME / "AGENTS.md"
     new = [file for file, path in sorted(files.items()) if path.is_file() and not file.exists()]
     for file in new:
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritable(file.parent, error) from None
         write_whole(file, files[file].read_bytes())
     return new
 
@@ -50,12 +46,9 @@ def write(start: str, name: str) -> Path:
     kind = KIND_OF[begun.suffix]
     path = folder / "kernels" / kind / f"{name}{begun.suffix}"
     check_name(name, name)
-    if taken := [
-        path.with_suffix(other) for other in SUFFIXES[kind] if path.with_suffix(other).exists()
-    ]:
-        raise InputError(f"{taken[0]}: is there already; expected a name that is not taken")
+    if taken := next(filter(Path.exists, map(path.with_suffix, SUFFIXES[kind])), None):
+        raise InputError(f"{taken}: is there already; expected a name that is not taken")
     title = name.lstrip("0123456789_").replace("_", " ").capitalize() or name
     text = re.sub("^title: .*$", f"title: {title}", begun.read_text(), count=1, flags=re.MULTILINE)
-    path.parent.mkdir(exist_ok=True)
     write_whole(path, text.replace("\nrival: true\n", "\n", 1).encode())
     return path

@@ -230,7 +230,6 @@ def _rebuilt(data: Mapping[str, Any], source: Path) -> Kernel:
     folder = trial.folder() / "receipts" / digest(files) / kind
     for name, text in files.items():
         path = (folder.parent if name.startswith("include/") else folder) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode(errors="replace"))
     kernel = parse(folder / first)
     if kernel.digest != data["sha256"]:

@@ -19,7 +19,8 @@ def run(campaign: str, options: Sequence[str]) -> None:
     file = next(filter(Path.is_file, files), None)
     file = file or campaign_file.find(campaign, f"{campaign}: no such file; ")
     os.chdir(places.project())
-    os.environ.setdefault("PYTHONUTF8", "1")  # what the workflow reads and writes is UTF-8
+    if not os.access(os.environ.get("HOME", "/"), os.W_OK):  # Snakemake needs a cache to start
+        os.environ.setdefault("XDG_CACHE_HOME", str(Path.cwd() / ".snakemake"))
     snakefile = places.HOME / "workflow" / "Snakefile"
     command = [sys.executable, "-m", "snakemake", "--configfile", str(file)]
     os.execv(command[0], [*command, "--snakefile", str(snakefile), "--cores", "all", *options])

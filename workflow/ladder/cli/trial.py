@@ -460,7 +460,6 @@ class Tries:
             if (known["fingerprint"], known["attributes"]) == described:
                 return known
         measured = probe(device, child)
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(measured).encode())
         return measured
 
@@ -587,11 +586,13 @@ def _asked(given: Namespace, kind: str) -> dict[str, Any]:
         data = yaml_schema.load(
             text if text[:1] in ("[", "{") else yaml_schema.read(Path(text)), source
         )
-        if isinstance(data, list):
-            data = {"problems": {kind: data}}
-        if not isinstance(data, dict) or not (data.get("problems") or {}).get(kind):
+        data = data if isinstance(data, dict) else {"problems": data}
+        problems = data.get("problems")
+        problems = problems if isinstance(problems, dict) else {kind: problems}
+        if not problems.get(kind):
             raise InputError(f"{source}: expected problems.{kind}, as in a campaign, or a list")
-        yaml_schema.check({"campaign": "tried", **data}, "config", source)
+        data |= {"campaign": "tried", "problems": problems}
+        yaml_schema.check(data, "config", source)
         asked = {name: data[name] for name in ASKED if name in data}
     if given.type or "element_types" not in asked:
         asked["element_types"] = (given.type or "float32").split(",")

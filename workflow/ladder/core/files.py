@@ -25,8 +25,8 @@ def read_json(path: Path) -> Any:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file atomically: nobody ever sees half of it. Raises `InputError` if it cannot be
-    written.
+    """Write a file atomically, in a folder that is made if it is missing: nobody ever sees half of
+    it. Raises `InputError` if it cannot be written.
     """
     with whole(path) as file:
         file.write(data)
@@ -49,6 +49,7 @@ def whole(path: Path) -> Iterator[IO[bytes]]:
     """
     part = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
             dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as file:

@@ -45,7 +45,6 @@ def keep(key: str, data: bytes) -> None:
         return
     with contextlib.suppress(OSError, InputError, RuntimeError):
         path = _path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, _checksum(key, data) + b"\n" + data)
         entries = [(entry.stat(), entry) for entry in path.parent.iterdir()]
         for stat, entry in sorted(entries, key=lambda each: -each[0].st_mtime_ns):

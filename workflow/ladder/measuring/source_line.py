@@ -35,13 +35,15 @@ def line_of(kernel: Kernel, reason: str, guess: str) -> Line | None:
         if 0 < int(number) <= len(found):
             return Line(file, int(number), found[int(number) - 1])
     body = re.search(r"\bgemm\s*\([^{]*\{", kernel.text)
-    begins = kernel.text.count("\n", 0, body.end()) if body else 0
+    begins = body.end() if body else 0
     for words, pattern in PLACES.items():
         if match := re.search(words, guess):
             wanted = pattern.format(
                 *(group.upper() if len(group) == 1 else group for group in match.groups())
             )
-            for number, text in enumerate(kernel.text.splitlines(), 1):
-                if number > begins and re.search(wanted, text.partition("//")[0]):
+            for number, text in enumerate(
+                kernel.text[begins:].splitlines(), kernel.text.count("\n", 0, begins) + 1
+            ):
+                if re.search(wanted, text.partition("//")[0]):
                     return Line(kernel.path.name, number, text)
     return None

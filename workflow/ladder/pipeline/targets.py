@@ -175,14 +175,8 @@ class Targets:
         """
         for name, plan in self.plans():
             path, text = Path(self.located(self.plan(name))), json.dumps(plan) + "\n"
-            try:
-                if not path.exists() or path.read_text() != text:
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    write_whole(path, text.encode())
-            except OSError as error:
-                raise InputError(
-                    f"{path}: {error.strerror}; expected a file that can be written"
-                ) from None
+            if not path.exists() or path.read_text() != text:
+                write_whole(path, text.encode())
 
     def kernel(self, arch: str, name: str) -> Kernel:
         """Return the kernel with a name that is compiled for an architecture."""

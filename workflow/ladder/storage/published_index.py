@@ -91,7 +91,6 @@ def read(published: Path) -> Index:
 def write(published: Path, index: Index) -> None:
     """Write the index. Raises `InputError` if it breaks its schema."""
     yaml_schema.check(index, "published", str(published / INDEX))
-    published.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(index, sort_keys=False, allow_unicode=True, width=1000)
     write_whole(published / INDEX, (HEADER + text).encode())
 
