@@ -99,7 +99,9 @@ def compilers(data: View) -> Figure:
         rows_of(axes, [data.nice(kernel) for kernel in data.kernels])
         axes.set_xlim(-1.15 * widest, 1.15 * widest)
         axes.locator_params(axis="x", nbins=5)
-        axes.set(title=way if len(ways) > 1 else "", xlabel=f"% faster than {rows['first'].iloc[0]}")
+        axes.set(
+            title=way if len(ways) > 1 else "", xlabel=f"% faster than {rows['first'].iloc[0]}"
+        )
     medians = rows[rows["build"] == ways[0]].groupby("kernel")["percent"].median()
     way, ends = ways[0].removeprefix("compiler="), f"{medians.min():+.1f} to {medians.max():+.1f} %"
     caption = [
