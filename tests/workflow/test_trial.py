@@ -34,7 +34,7 @@ def test_a_correct_kernel_is_timed_and_leaves_only_what_the_next_try_needs(trial
     lines = trials.try_("right()").splitlines()
     assert lines[0] == "cuda/mine, float32, 32 x 32 x 32 on Simulated"
     assert re.fullmatch(
-        rf"mine: {INTERVAL} TFLOP/s; {INTERVAL} × cublas; \d+% of the measured peak", lines[1]
+        rf"mine: {INTERVAL} TFLOP/s; {INTERVAL} × cublas; \d+ % of the measured peak", lines[1]
     ), lines[1]
     assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
     assert [path.name for path in (trials.root / "results").iterdir()] == ["try"]
@@ -73,7 +73,7 @@ def test_a_try_on_a_busy_gpu_is_correct_and_no_result(trials, gpus):
 
 
 def test_a_peak_that_is_beaten_is_measured_again(trials, monkeypatch):
-    share = re.compile(r"(\d+% of the measured peak|above the measured peak.*)")
+    share = re.compile(r"(\d+ % of the measured peak|above the measured peak.*)")
     before = share.findall(trials.try_("right()"))
     path = trials.kept / "simulated" / "environment.json"
     text = path.read_text()

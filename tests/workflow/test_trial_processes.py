@@ -59,7 +59,7 @@ def test_the_commands_on_the_cpu(project):
     first, rates, *_, last = output(project, *TRY).splitlines()
     assert first.startswith("cpu/mine, float32, 96 x 96 x 96 on ")
     assert re.fullmatch(
-        rf"(not a result: )?mine: {INTERVAL} GFLOP/s; {INTERVAL} × blas_1; \d+% of the measured "
+        rf"(not a result: )?mine: {INTERVAL} GFLOP/s; {INTERVAL} × blas_1; \d+ % of the measured "
         rf"peak",
         rates,
     ), rates

@@ -134,7 +134,7 @@ def _rates(outcome: Outcome, result: OnProblem, kind: str) -> str:
         words.append(f"{outcome.of_rung} × {result.rung.kernel}")
     if share := outcome.of_peak:
         words.append(
-            f"{share:.0%} of the measured peak"
+            f"{100 * share:.0f} % of the measured peak"
             if share <= 1
             else "above the measured peak, which other work has lowered"
         )
@@ -162,10 +162,12 @@ def _model(outcome: Outcome) -> str:
     if model.occupancy is not None:
         words.append(
             f"{model.shared_bytes} bytes of shared memory a block, {model.blocks_per_sm} blocks "
-            f"an SM, occupancy {model.occupancy:.0%} (limited by {model.occupancy_limit})"
+            f"an SM, occupancy {100 * model.occupancy:.0f} % (limited by {model.occupancy_limit})"
         )
     if model.bank_conflicts is not None:
-        words.append(f"bank conflicts by the model {model.bank_conflicts:.0%} of wavefronts")
+        words.append(
+            f"bank conflicts by the model {100 * model.bank_conflicts:.0f} % of wavefronts"
+        )
     return "; ".join(words)
 
 
