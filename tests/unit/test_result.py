@@ -84,7 +84,7 @@ def test_the_table_has_every_kernel_at_one_size_in_the_order_of_the_ladder(datas
         "as cublas.",
         f"  2 other problems: {dataset / 'best.csv'}",
         "",
-        f"All {len(rungs) + 1} kernels on nvidia-made-up are correct.",
+        f"Kernels correct on nvidia-made-up: {len(rungs) + 1} of {len(rungs) + 1}.",
         "Also this.",
         "",
         f"Explore   {page}",
@@ -129,7 +129,7 @@ def test_what_is_not_right_is_named_with_its_reason(tables, tmp_path):
     )
     assert re.match(r"cuda/05_register_tile: timeout in \d+ row\(s\); .*xxx…$", timeout)
     assert len(timeout) < final_table.REASON + 150
-    assert final_table.correct(result) == "7 of 9 kernels on nvidia-made-up are correct."
+    assert final_table.correct(result) == "Kernels correct on nvidia-made-up: 7 of 9."
     # what does not compile has no element
     assert final_table.failures([], rows) == [refused]
 

@@ -48,7 +48,7 @@ def test_a_wrong_kernel_beside_a_right_one_is_told_last_and_by_the_exit_code(don
     assert done.first.returncode == 2, done.first.stdout[-4000:]
     head, *failed, hint = last(done.first, 5)
     wrong, typo, cuda = sorted(failed)
-    assert re.search(r"^1 of 3 kernels on cpu-\S+ are correct\.$", done.first.stdout, re.MULTILINE)
+    assert re.search(r"^Kernels correct on cpu-\S+: 1 of 3\.$", done.first.stdout, re.MULTILINE)
     assert head == "Kernels that failed:"
     message = (
         "cuda/93_typo: compile_error in 2 row(s); BX=8 for sm_80: 93_typo.cu(11): error: "

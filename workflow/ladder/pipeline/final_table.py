@@ -290,8 +290,7 @@ def correct(result: Result) -> str:
     kernels = {kernel for kernel in swept if not is_baseline(kernel)}
     failed = {row["kernel"] for row in result.failed}
     right = kernels.intersection(row["kernel"] for row in result.rated) - failed
-    number = f"All {len(right)}" if right == kernels else f"{len(right)} of {len(kernels)}"
-    return f"{number} kernels on {result.folder.name} are correct."
+    return f"Kernels correct on {result.folder.name}: {len(right)} of {len(kernels)}."
 
 
 def compiled_only(own: Sequence[Result], compiled: Sequence[Row]) -> list[str]:
