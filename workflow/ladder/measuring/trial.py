@@ -107,7 +107,7 @@ def interval_of(samples: ArrayLike) -> tuple[float, float, float]:
     """Return the median of samples and the ends of its within-run interval. A launch that is much
     slower than the reference has one sample, which leaves the interval open: see `ANY`.
     """
-    value, low, high = median_interval(samples)
+    value, low, high = map(float, median_interval(samples))
     few = np.size(samples) < LIMITS.min_samples
     return (value, value / ANY, value * ANY) if few else (value, low, high)
 
