@@ -351,6 +351,6 @@ def test_gates_are_counted_by_the_change(small):
         "| not distinguishable | 2 | 0 |",
         "| slower | 0 | 2 |",
         "| speed, head / base, median | 1.000 | 0.900 |",
-        "| half of its interval, median | 2.0 % | 0.0 % |",
+        "| half of its interval, median | 2.02 % | 0.00 % |",
     ]
     assert "On `d`:\n\n" + "\n".join(lines) in fill("table: gates", small)

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import simulated
 from ladder.core import clock
 from ladder.devices.simulation import VARIABLE
-from ladder.devices.simulation import simulated as loaded
 from ladder.measuring.supervisor import Child
 from ladder.measuring.worker import Worker
 
@@ -134,5 +133,4 @@ def use_simulated_gpus(monkeypatch: Any, folder: Path, **changes: Any) -> Path:
     path.write_text(json.dumps(gpu))
     monkeypatch.setenv(VARIABLE, simulated.__file__)
     monkeypatch.setenv(simulated.VARIABLE, str(path))
-    loaded.cache_clear()
     return path

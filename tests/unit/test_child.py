@@ -228,7 +228,7 @@ def test_the_next_gpu_worker_is_ready_before_its_turn_and_touches_no_gpu(
     session = Session(
         kind, "GPU-1", support(use_simulated_gpus(monkeypatch, tmp_path)), {}, 9, None
     )
-    session.ahead = True
+    session.ahead, before = True, set(psutil.Process().children())
 
     def is_ready(pid):  # a worker sets the limit last of all
         return resource.prlimit(pid, resource.RLIMIT_FSIZE)[0] == worker.MOST_WRITTEN
@@ -238,7 +238,7 @@ def test_the_next_gpu_worker_is_ready_before_its_turn_and_touches_no_gpu(
 
     try:
         first = session.worker().process.pid
-        waiting = {each.pid for each in psutil.Process().children()} - {first}
+        waiting = {each.pid for each in set(psutil.Process().children()) - before} - {first}
         assert len(waiting) == (kind == "cuda")
         wait_until(lambda: all(map(is_ready, waiting)), "the next worker")
         for pid in waiting:

@@ -202,6 +202,7 @@ device = SimpleNamespace(
     device=SimpleNamespace(compute_capability=lambda: (9, 0)),
     stream=SimpleNamespace(handle=0, synchronize=lambda: None),
     spare=lambda: (1, 2, 3),
+    first=lambda: (1, 2, 3),
     time_calls=time_calls,
 )
 matmul = Matmul(device, cublasLt.create(), (4, 32 << 20), (68, 0, 0, 0), False)

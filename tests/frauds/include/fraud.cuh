@@ -1,8 +1,10 @@
 // What the CUDA kernels of the frauds have in common: one thread an element, in blocks of 16 x 16.
 #pragma once
-#include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#if __has_include(<cuda_fp8.h>)  // the emulator has none
+#include <cuda_bf16.h>
 #include <cuda_fp8.h>
+#endif
 
 #define ARGUMENTS int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc
 #define GEMM extern "C" __global__ void gemm(ARGUMENTS)

@@ -7,7 +7,6 @@ true`: no real run reuses it, and `ladder publish` refuses such a dataset.
 
 import os
 import sys
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ def variables() -> dict[str, str]:
     )
 
 
-@lru_cache
 def simulated() -> Any:
     """Return the module that stands in for the GPUs, or None.
 

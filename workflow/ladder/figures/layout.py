@@ -172,7 +172,7 @@ def finish(
     foot.set_y(PAD / total)
     if legend:
         legend.set_bbox_to_anchor((left, parts[1] / total))
-    for _ in range(2):  # labels may change with the size of the panels
+    for _ in range(3):  # where panels are narrower, labels in them may reach farther beyond
         _fill(figure, parts[1] + between, body, renderer)
     return figure
 
