@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from inprocess import InProcess, use_simulated_gpus
 from ladder.core import clock
-from ladder.devices.simulation import simulated as simulated_gpus
 from ladder.measuring import session
 from planted import Project
 from simulated import support
@@ -57,18 +56,14 @@ def _gpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def gpus(
-    _gpus_folder: Path, monkeypatch: pytest.MonkeyPatch, virtual_clock: VirtualClock
-) -> Iterator[Path]:
+def gpus(_gpus_folder: Path, monkeypatch: pytest.MonkeyPatch, virtual_clock: VirtualClock) -> Path:
     """Simulated GPUs in this process, in place of the worker's, on a virtual clock; the file that
     says what they are like.
     """
     path = use_simulated_gpus(monkeypatch, _gpus_folder)
     monkeypatch.setattr(session, "Child", InProcess)
     monkeypatch.setattr("simulated.in_process", True)
-    yield path
-    monkeypatch.undo()
-    simulated_gpus.cache_clear()
+    return path
 
 
 def group(nodeid: str) -> str:
