@@ -88,7 +88,7 @@ def _is_writable(folder: Path) -> bool:
 # worker measures with the pauses that it always had (`measuring.supervisor.MARK`)
 if "GEMM_LADDER_CHILD" not in os.environ:
     gc.set_threshold(50_000)
-# an interpreter that ends would look through all that was imported, for a fifth of a second
+# an interpreter that ends would look through all that was imported
 atexit.register(gc.freeze)
 _check_memory()
 _use_utf8()

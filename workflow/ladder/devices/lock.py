@@ -36,7 +36,7 @@ def uuids(device: DetectedDevice) -> list[str]:
     """
     if device.kind == "cpu":
         return [device.slug]
-    # asking CUDA takes most of a second, and only that variable hides what NVML shows
+    # CUDA takes long to ask, and only that variable hides what NVML shows
     hides = "CUDA_VISIBLE_DEVICES" in os.environ or not device.uuids
     gpus = visible(device.slug) if hides else list(device.uuids)
     if not gpus:
