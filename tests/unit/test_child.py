@@ -248,7 +248,7 @@ def test_the_next_gpu_worker_is_ready_before_its_turn_and_touches_no_gpu(
             assert session.worker().process.pid == pid and uses_device(pid)
     finally:
         session.end()
-    assert psutil.Process().children() == []
+    assert set(psutil.Process().children()) <= before
 
 
 def test_a_text_from_outside_is_printable_and_bounded():
