@@ -14,7 +14,12 @@ STEPS, MOST = (8, 64, 1), 2**39
 """Of sizes; of products in a problem."""
 TRIED = (*range(2027, 2034), *range(5001, 5009), *range(6001, 6030))
 """Seeds of earlier draws, which changes to the rungs were tried on."""
-CAMPAIGNS = {"half-unseen": (7002, 44, 2**21), "headline": (7001, 8, 2**30)}
+CAMPAIGNS = {
+    "half-unseen": (7002, 44, 2**21),
+    "headline": (7001, 8, 2**30),
+    "layouts": (7003, 24, 2**21),
+    "layouts-float32": (7004, 12, 2**26),
+}
 """Seed, number of problems, and the fewest products of one."""
 OF_MODELS = [[4096, 14336, 4096], [8192, 28672, 8192], [16, 4096, 4096], [1, 4096, 4096]]
 """Layers of language models, which earlier draws had."""
