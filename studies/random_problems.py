@@ -1,6 +1,6 @@
-"""Whether a configuration of a 16-bit rung is incorrect on random problems: sizes, layouts, batches, scalars and values.
+"""Whether a configuration of a rung is incorrect on random problems: sizes, layouts, batches, scalars and values.
 
-    .venv/bin/python studies/random_problems.py [--seconds 600] [--kernels 'cuda/*_half_*'] [--configurations 24] [--seed 0]
+    .venv/bin/python studies/random_problems.py [--seconds 600] [--kernels 'cuda/*'] [--configurations 24] [--seed 0]
 
 A problem has sizes from 1 to 2048 and alpha and beta of every kind. Rows begin at multiples of 16 bytes in half of them, and anywhere in the
 others. Several configurations compute it, each verified as in a campaign. So many configurations of each kernel and type take part at most.
@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import partial
-from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,7 +24,7 @@ import answer
 from answer import command_line, first_gpu
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.places import HOME
-from ladder.core.types import ELEMENT_TYPES, LAYOUTS, OF_8_BITS, OF_CUDA
+from ladder.core.types import ELEMENT_TYPES, LAYOUTS, OF_8_BITS
 from ladder.measuring.gauntlet import describe
 from ladder.measuring.verify import Verdict, judge
 from ladder.measuring.worker import opener
@@ -120,13 +119,12 @@ def search(
 def compiled(
     kernels: Sequence[Kernel], arch: str, folder: Path, most: int, dice: Random
 ) -> list[tuple[Kernel, Configuration, bytes, str]]:
-    """Return at most so many configurations of each kernel and 16-bit type, each with its binary
-    and the SHA-256 of that.
+    """Return at most so many configurations of each kernel and element type, each with its
+    binary and the SHA-256 of that.
     """
     built = []
-    for kernel, element_type in product(kernels, OF_CUDA):
-        if element_type not in kernel.element_types:
-            continue
+    types = [(kernel, each) for kernel in kernels for each in kernel.element_types]
+    for kernel, element_type in types:
         expanded = kernel.expand({}, [element_type], layouts=kernel.layouts, batched=(False, True))
         legal = [(configuration, "") for configuration, objection in expanded if not objection]
         chosen = dice.sample(legal, min(most, len(legal)))
@@ -162,7 +160,7 @@ def main() -> None:
     """Search on a GPU, and write the answer."""
     parser = command_line(__doc__)
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--kernels", default="cuda/*_half_*")
+    parser.add_argument("--kernels", default="cuda/*")
     parser.add_argument("--configurations", type=int, default=24)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -178,8 +176,7 @@ def main() -> None:
         built = compiled(kernels, gpu.arch, Path(scratch), given.configurations, Random(given.seed))
         if not built:
             sys.exit(
-                f"--kernels: got {given.kernels}; expected kernels of 16-bit types that compile "
-                f"for {gpu.arch}"
+                f"--kernels: got {given.kernels}; expected kernels that compile for {gpu.arch}"
             )
         device = opener("cuda")(gpu.uuids[0], support)
 
@@ -211,7 +208,7 @@ def main() -> None:
         for measured in search(ways, use, given.seconds, given.seed):
             answer.write(
                 "random_problems",
-                "Is any 16-bit rung incorrect on random problems?",
+                "Is any rung incorrect on random problems?",
                 short(measured),
                 long(measured),
                 gpu,
