@@ -108,8 +108,8 @@ def test_shapes_show_the_fastest_rungs_by_layout_and_group(dataset, tmp_path, mo
     fastest = rows(given, state="warm").query("kernel < '2'").groupby("problem")["ratio"].max()
     assert f"on {sum(fastest >= 1)} of 4" in words(figure)[0].replace("\n", " ")
     (axes,) = figure.axes
-    labels = [label.get_text() for label in axes.get_yticklabels()[::2]]
-    assert labels == ["nn large", "nn smaller", "nt unaligned"]
+    labels = " | ".join(label.get_text() for label in axes.get_yticklabels()[::2])
+    assert labels == "nn large | nn smaller | nt unaligned"
     dots = [shown.get_offsets()[:, 0].tolist() for shown in axes.collections]
     smaller = fastest[["256", "64x4096x4096"]]
     expected = [fastest["4096"]], list(smaller), [fastest["2049x2047x2051"]]
