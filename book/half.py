@@ -68,7 +68,7 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
     searched = data.summary["configuration"].str.startswith("ID=").any()
     timed = "a search" if searched else f"up to {ALGORITHMS}"
     return (
-        f"speedup over cuBLAS's choice (geometric means): {', '.join(on)}; {min(chosen):.2f} on the "
-        f"worst, ahead on {ahead} of {len(rows)}. Over the fastest of {timed} of its algorithms: "
-        f"{', '.join(over)}; {min(fastest):.2f} on the worst, ahead on {of_fastest}"
+        f"ahead of cuBLAS's choice on {ahead} of {len(rows)}. Geometric mean speedups: {', '.join(on)}; "
+        f"{min(chosen):.2f} on the worst. Against the fastest of {timed} of its algorithms: ahead on "
+        f"{of_fastest}; {', '.join(over)}; {min(fastest):.2f} on the worst"
     )
