@@ -67,8 +67,9 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
     # a search labels the algorithm that it finds with all its parameters
     searched = data.summary["configuration"].str.startswith("ID=").any()
     timed = "a search" if searched else f"up to {ALGORITHMS}"
+    library = data.environment["attributes"]["library"]
     return (
-        f"ahead of cuBLAS's choice on {ahead} of {len(rows)}. Geometric mean speedups: {', '.join(on)}; "
-        f"{min(chosen):.2f} on the worst. Against the fastest of {timed} of its algorithms: ahead on "
-        f"{of_fastest}; {', '.join(over)}; {min(fastest):.2f} on the worst"
+        f"ahead of {library}'s choice on {ahead} of {len(rows)}. Geometric mean speedups: "
+        f"{', '.join(on)}; {min(chosen):.2f} on the worst. Against the fastest of {timed} of its "
+        f"algorithms: ahead on {of_fastest}; {', '.join(over)}; {min(fastest):.2f} on the worst"
     )
