@@ -21,7 +21,7 @@ LARGE = 0.55
 ALGORITHM = "cublaslt_best"
 COLORS = "#0072b2", "#56b4e9", "#d55e00"
 GROUPS = "large", "smaller", "unaligned"
-NEAR = 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 3, 4
+NEAR = 0.2, 0.3, 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 4, 5
 TICKS = 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
 
 
