@@ -67,8 +67,9 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
     # a search labels the algorithm that it finds with all its parameters
     searched = data.summary["configuration"].str.startswith("ID=").any()
     timed = "a search" if searched else f"up to {ALGORITHMS}"
+    library = data.environment["attributes"]["library"]
     return (
-        f"speedup over cuBLAS's choice (geometric means): {', '.join(on)}; {min(chosen):.2f} on the "
-        f"worst, ahead on {ahead} of {len(rows)}. Over the fastest of {timed} of its algorithms: "
-        f"{', '.join(over)}; {min(fastest):.2f} on the worst, ahead on {of_fastest}"
+        f"ahead of {library}'s choice on {ahead} of {len(rows)}. Geometric mean speedups: "
+        f"{', '.join(on)}; {min(chosen):.2f} on the worst. Against the fastest of {timed} of its "
+        f"algorithms: ahead on {of_fastest}; {', '.join(over)}; {min(fastest):.2f} on the worst"
     )

@@ -1,5 +1,6 @@
 """Make the tables of the pages from published data."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
@@ -82,6 +83,7 @@ def counters(story: Story, *kernels: str) -> str:
     for kernel in kernels:
         for row in counts[counts["kernel"] == kernel].to_dict("records"):
             conflicts = row["bank_conflicts"] / max(row["shared_wavefronts"], 1)
+            stalls = re.sub(r"\d\S*e\+\d+", lambda large: f"{float(large[0]):.0f}", row["stalls"])
             rows.append(
                 [
                     kernel_text(kernel),
@@ -89,7 +91,7 @@ def counters(story: Story, *kernels: str) -> str:
                     f"{row['warps_percent']:.0f} %",
                     f"{row['l2_read_sectors'] * SECTOR_BYTES * 1e-9:.3g} GB",
                     f"{100 * conflicts:.0f} %",
-                    row["stalls"],
+                    stalls,
                 ]
             )
     columns = [

@@ -147,7 +147,7 @@ def test_tables_are_sorted_by_a_click_and_copied_as_text(page, given):
 
 
 def test_a_value_is_shown_with_half_its_interval_rounded_to_one_digit(page):
-    for value, half, text in ((106.43, 0.2, "106.4 ± 0.2"), (1234.5, 20, "1230 ± 20")):
+    for value, half, text in ((6.43, 0.2, "6.4 ± 0.2"), (1234.5, 20, "1230 ± 20"), (2, 9, "2 ± ?")):
         row = {"x": value, "x low": value - half, "x high": value + half}
         assert page.execute_script("return shown(arguments[0], 'x')", row) == text
 

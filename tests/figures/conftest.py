@@ -12,14 +12,10 @@ def dataset(tmp_path_factory):
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
     """One in which every configuration is compiled in two ways."""
-    problems, kernels = (
-        [(256, 256, 256), (4096, 4096, 4096)],
-        ("03_shared_tile", "05_register_tile", "cublas"),
+    return made(
+        tmp_path_factory.mktemp("data") / "x",
+        problems=[(256, 256, 256), (4096, 4096, 4096)],
+        kernels=("03_shared_tile", "05_register_tile", "cublas"),
+        builds=("", "compiler=nvrtc maxrregcount=128"),
+        processes=3,
     )
-    given = {
-        "problems": problems,
-        "kernels": kernels,
-        "builds": ("", "compiler=nvrtc maxrregcount=128"),
-        "processes": 3,
-    }
-    return made(tmp_path_factory.mktemp("data") / "x", **given)

@@ -13,7 +13,6 @@ from ladder.analysis import tables
 from ladder.figures import draw as figures
 from ladder.figures.data import View
 from ladder.measuring import counters
-from ladder.storage import csv_files
 from waiting import LIMIT
 
 NAMES = [*figures.FIGURES, "parameters-05_register_tile", "parameters-16_thin_edge"]
@@ -68,21 +67,15 @@ def test_the_footer_of_the_counters_names_the_gpu_that_counted(dataset, reason):
 
 
 @pytest.fixture(scope="module")
-def spoiled(compiled, tmp_path_factory):
-    """One in which the confirmation found a kernel wrong, and nothing is marked; read from files,
-    as figures are drawn.
-    """
-    folder, best = tmp_path_factory.mktemp("data"), compiled[0]["best"].copy()
+def spoiled(compiled):
+    """One in which the confirmation found a kernel wrong, and nothing is marked."""
+    best = compiled[0]["best"].copy()
     wrong = best["kernel"] == "05_register_tile"
-    measured = best.columns[best.columns.get_loc("median_us") :].intersection(
-        ["tflops", "ratio", "frobenius_error"]
-    )
-    best.loc[wrong, "status"], best.loc[wrong, measured] = "incorrect", np.nan
-    for name, table in changed(compiled, best=best)[0].items():
-        csv_files.write_csv(
-            table.assign(marks="") if "marks" in table else table, folder / f"{name}.csv"
-        )
-    return {name: csv_files.read_csv(folder / f"{name}.csv") for name in compiled[0]}, compiled[1]
+    best.loc[wrong, "status"] = "incorrect"
+    best.loc[wrong, ["tflops", "ratio", "frobenius_error"]] = np.nan
+    tables = compiled[0] | {"best": best}
+    marked = {name: table for name, table in tables.items() if "marks" in table}
+    return changed(compiled, **{name: table.assign(marks=None) for name, table in marked.items()})
 
 
 @pytest.mark.parametrize("name", list(figures.FIGURES))
@@ -97,11 +90,11 @@ def test_figures_without_marks_are_drawn_and_none_has_a_wrong_kernel(spoiled, na
 @pytest.fixture(scope="module")
 def oblong(tmp_path_factory):
     """One without squares."""
-    problems, kernels = (
-        [(64, 2048, 4096), (256, 256, 16384)],
-        ("03_shared_tile", "05_register_tile", "cublas"),
+    return made(
+        tmp_path_factory.mktemp("data") / "x",
+        problems=[(64, 2048, 4096), (256, 256, 16384)],
+        kernels=("03_shared_tile", "05_register_tile", "cublas"),
     )
-    return made(tmp_path_factory.mktemp("data") / "x", problems=problems, kernels=kernels)
 
 
 @pytest.mark.parametrize(
@@ -109,10 +102,12 @@ def oblong(tmp_path_factory):
 )
 def test_without_squares_the_largest_problem_is_drawn(oblong, which):
     figure = draw(oblong, which)
-    assert (
-        which not in ("ladder", "roofline")
-        or "M = 256, N = 256, K = 16384" in figure.axes[0].get_xlabel()
-    )
+    assert which not in ("ladder", "roofline") or "256 × 256 × 16384" in figure.axes[0].get_xlabel()
+
+
+def test_of_many_problems_without_a_square_there_is_no_performance(oblong, monkeypatch):
+    monkeypatch.setattr(figures, "MANY", 1)
+    assert "performance-warm" not in figures.plan(*oblong)
 
 
 def test_the_ladder_is_shown_where_most_kernels_are_up_to_4096():

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from drawn import caption, changed, draw, note, rows, words
-from ladder.figures.data import MARKS, View
+from drawn import caption, changed, draw, note, rows, words, written
+from ladder.figures import selection
+from ladder.figures.data import MARKS
 from matplotlib.colors import to_hex
 
 
@@ -96,13 +97,23 @@ def test_distributions_show_the_largest_error_of_each_and_a_bound_for_each_class
     assert ends == bounds
 
 
-def test_shapes_have_the_fastest_rung_of_each_problem_by_group(dataset):
-    given = changed(dataset, best=dataset[0]["best"].assign(frobenius_error=1e-7))
-    figure, data = draw(given, "shapes"), View(*given, "warm")
-    fastest = data.best[data.best["kernel"].isin(data.kernels)].groupby("problem")["ratio"].max()
-    assert f"ahead of cuBLAS on {(fastest >= 1).sum()} of 10" in words(figure)[0].replace("\n", " ")
-    assert set(fastest) <= {line.get_ydata()[0] for line in figure.axes[0].get_lines()}
-    (text,) = [text for text in words(figure) if "do not begin at 16 bytes" in text]
-    assert text.startswith(
-        f"1 whose rows do not begin at 16 bytes: {fastest['2049x2047x2051']:.2f}"
-    )
+def test_shapes_show_the_fastest_rungs_by_layout_and_group(dataset, tmp_path, monkeypatch):
+    """Of a large campaign each layout has problems in the figure."""
+    monkeypatch.setattr(selection, "PROBLEMS", 1)
+    best = rows(dataset)
+    layout = np.where(best["k"] == 2051, "nt", "nn")
+    paths = written({"best": best.assign(frobenius_error=1e-7, layout=layout)}, tmp_path)
+    given = changed(dataset, **selection.read(paths))
+    figure = draw(given, "shapes")
+    fastest = rows(given, state="warm").query("kernel < '2'").groupby("problem")["ratio"].max()
+    assert f"on {sum(fastest >= 1)} of 4" in words(figure)[0].replace("\n", " ")
+    (axes,) = figure.axes
+    labels = " | ".join(label.get_text() for label in axes.get_yticklabels()[::2])
+    assert labels == "nn large | nn smaller | nt unaligned"
+    dots = [shown.get_offsets()[:, 0].tolist() for shown in axes.collections]
+    smaller = fastest[["256", "64x4096x4096"]]
+    expected = [fastest["4096"]], list(smaller), [fastest["2049x2047x2051"]]
+    assert dots[::2] == list(map(pytest.approx, expected))
+    assert dots[1] < dots[0]  # over the fastest algorithm
+    expected = f"{sum(smaller >= 1)} of 2 {min(smaller):.2f} {smaller.prod() ** 0.5:.2f}"
+    assert " ".join(text.get_text() for text in axes.texts[2::7]) == expected

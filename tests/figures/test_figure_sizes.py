@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from drawn import caption, changed, draw, rows
+from drawn import caption, changed, draw, rows, written
 from ladder.figures import draw as figures
 from ladder.figures import selection
 from ladder.figures.data import View
@@ -46,13 +46,9 @@ def large(dataset, request, tmp_path, monkeypatch):
     every = many(last.iloc[[-1]], m=sizes, n=sizes, k=sizes, problem=list(map(str, sizes)))
     tables = {
         name: pd.concat([dataset[0][name].iloc[:1], last, every])[list(dataset[0][name])]
-        if name in ("best", "summary")
-        else dataset[0][name]
-        for name in dataset[0]
+        for name in ("best", "summary")
     }
-    for name, table in tables.items():
-        csv_files.write_csv(table, tmp_path / f"{name}.csv")
-    return {name: tmp_path / f"{name}.csv" for name in tables}, request.param
+    return written(dataset[0] | tables, tmp_path), request.param
 
 
 def test_the_fastest_kernels_and_some_problems_of_all_sizes_are_read(dataset, large):
@@ -66,15 +62,13 @@ def test_the_fastest_kernels_and_some_problems_of_all_sizes_are_read(dataset, la
         assert {"16", "4096"} <= problems
         assert len(problems) <= 42
     planned = figures.plan(tables, dataset[1])
-    assert len([stem for stem in planned if stem.startswith("parameters-")]) <= 40
+    assert sum(stem.startswith("parameters-") for stem in planned) <= 40
     figure = figures.draw("ladder", View(tables, dataset[1], "warm"))
     assert f"Shown: 40 of {count + 1} kernels, the fastest" in caption(figure)
 
 
 def test_pieces_give_the_same_tables_as_whole_files(dataset, tmp_path, monkeypatch):
-    for name, table in dataset[0].items():
-        csv_files.write_csv(table, tmp_path / f"{name}.csv")
-    paths = {name: tmp_path / f"{name}.csv" for name in dataset[0]}
+    paths = written({name: table.assign(more=0) for name, table in dataset[0].items()}, tmp_path)
     whole = selection.read(paths)
     monkeypatch.setattr(csv_files, "PIECE", 100)
     for name, table in selection.read(paths).items():
@@ -83,7 +77,7 @@ def test_pieces_give_the_same_tables_as_whole_files(dataset, tmp_path, monkeypat
         pd.testing.assert_frame_equal(
             table.astype(text), whole[name].astype(text), check_dtype=False
         )
-        assert table.columns.isin([*selection.COLUMNS, "shown"]).all()
+        assert "more" not in table
 
 
 @pytest.mark.parametrize("count", [50, 500])

@@ -229,7 +229,7 @@ def test_the_figure_of_precisions_has_cublas_and_the_fastest_rung_of_each_precis
     baseline, rung = precisions.points(views)
     assert [point["kernel"] for point in (baseline, rung)] == ["cublas", "02_second"]
     assert baseline["tflops"] > rung["tflops"]
-    assert baseline["error"] == pytest.approx(2 * 2**-24)
+    assert baseline["frobenius_error"] == pytest.approx(2 * 2**-24)
     text = precisions.write(views, tmp_path / "p.svg").read_text()
     assert len(re.findall("FP32, rung 02</text>", text)) == 1
     # a checkout without these data

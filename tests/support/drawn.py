@@ -3,6 +3,7 @@
 import synthetic
 from ladder.analysis.dataset import Dataset
 from ladder.figures import draw as figures
+from ladder.figures import selection
 from ladder.figures.data import View
 from ladder.storage import csv_files
 from ladder.storage.dataset_layout import DRAWN_FROM
@@ -15,10 +16,17 @@ _DRAWN = {}
 def made(folder, **given):
     """The tables of a made-up dataset as figures read them, and its environment."""
     dataset = Dataset.open(synthetic.write(folder, **given), ALL.values())
-    dataset.write({name: folder / f"{name}.csv" for name in DRAWN_FROM})
-    return {
-        name: csv_files.read_csv(folder / f"{name}.csv") for name in DRAWN_FROM
-    }, dataset.environment
+    paths = {name: folder / f"{name}.csv" for name in DRAWN_FROM}
+    dataset.write(paths)
+    return selection.read(paths), dataset.environment
+
+
+def written(tables, folder):
+    """The paths of tables that are written as files."""
+    paths = {name: folder / f"{name}.csv" for name in tables}
+    for name, path in paths.items():
+        csv_files.write_csv(tables[name], path)
+    return paths
 
 
 def changed(dataset, **tables):

@@ -113,8 +113,11 @@ def accuracy(data: View) -> Figure:
         for kernel in mine:
             x, y = 100 * float(speed[kernel]), float(error[kernel])
             by_speed.plot(x, y, "o", color=color, ms=6.0, zorder=4, label=kernel)
-            if len(mine) <= FEW or kernel in (max(mine, key=speed.get), min(mine, key=speed.get)):
-                named.append((x, y, data.brief(kernel), color))
+            shown = len(mine) <= FEW or kernel in (
+                max(mine, key=speed.get),
+                min(mine, key=speed.get),
+            )
+            named.append((x, y, data.brief(kernel) if shown else "", color))
     by_speed.set(
         title="error of the matrix, and speed: means of all problems",
         xlabel=f"% of {data.nice(data.reference)} (log)",

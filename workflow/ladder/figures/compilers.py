@@ -1,7 +1,5 @@
 """Draw the same configurations compiled in several ways, side by side."""
 
-import math
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -37,7 +35,9 @@ def compared(data: View) -> pd.DataFrame:
     every = [parsed[label] for label in rows["configuration"]]
     rows = rows.assign(
         build=[
-            Configuration("", (), configuration.build).label.replace("-", COMPILERS[0])
+            Configuration("", (), configuration.build)
+            .label.replace("-", COMPILERS[0])
+            .removeprefix("compiler=")
             for configuration in every
         ],
         parameters=[Configuration("", configuration.parameters).label for configuration in every],
@@ -73,24 +73,20 @@ def compilers(data: View) -> Figure:
             y = place + random.uniform(-0.3, 0.3, len(percent))
             far = (percent.abs() > widest).to_numpy()
             points(axes, percent[~far], y[~far], mine[~far], RUNG, 4.0)
-            spread = place + np.linspace(-0.2, 0.2, far.sum())
-            for value, up in zip(percent[far], spread, strict=True):
-                beyond += 1
-                arrow = {
-                    "arrowstyle": "->",
-                    "color": RUNG,
-                    "lw": 1.2,
-                    "relpos": (float(value > 0), 0.5),
-                }
-                axes.annotate(
-                    f"{value:+.0f}",
-                    (math.copysign(1.12 * widest, value), up),
-                    (math.copysign(0.9 * widest, value), up),
-                    arrowprops=arrow,
-                    color=RUNG,
-                    ha="right" if value > 0 else "left",
-                    va="center",
-                )
+            beyond += far.sum()
+            for side in (-1, 1):
+                values = sorted(side * percent[far & (side * percent > 0)])
+                if values:
+                    extremes = values[0], values[-1]
+                    axes.annotate(
+                        "…".join(dict.fromkeys(f"{side * value:+.0f}" for value in extremes)),
+                        (side * 1.12 * widest, place),
+                        (side * widest, place),
+                        arrowprops={"arrowstyle": "->", "color": RUNG, "lw": 1.2},
+                        color=RUNG,
+                        ha="right" if side > 0 else "left",
+                        va="center",
+                    )
             if len(percent):
                 axes.plot(
                     [median] * 2, [place - 0.42, place + 0.42], color="#222222", lw=2.0, zorder=5
@@ -103,7 +99,7 @@ def compilers(data: View) -> Figure:
             title=way if len(ways) > 1 else "", xlabel=f"% faster than {rows['first'].iloc[0]}"
         )
     medians = rows[rows["build"] == ways[0]].groupby("kernel")["percent"].median()
-    way, ends = ways[0].removeprefix("compiler="), f"{medians.min():+.1f} to {medians.max():+.1f} %"
+    ends = f"{medians.min():+.1f} to {medians.max():+.1f} %"
     caption = [
         "A dot is a configuration and problem of the sweep, in one process; black: the median.",
         f"Arrows: {beyond} differences beyond ±{widest:.3g} %." if beyond else "",
@@ -115,7 +111,7 @@ def compilers(data: View) -> Figure:
     return finish(
         figure,
         data,
-        f"{way} against {rows['first'].iloc[0]}: {ends} by kernel",
+        f"{ways[0]} against {rows['first'].iloc[0]}: {ends} by kernel",
         (),
         caption,
         details,

@@ -15,7 +15,7 @@ from ladder.analysis.kernel_model import KEY
 from ladder.analysis.tables import BETWEEN, headline_problem
 from ladder.core import verdicts
 from ladder.core.stats import between_processes
-from ladder.core.types import OF_CUDA, rate_unit
+from ladder.core.types import ELEMENT_TYPES, OF_CUDA, rate_unit
 from ladder.core.verdicts import NOT_KNOWN, SAME
 from ladder.model.baselines import is_baseline
 from ladder.model.hardware_limits import measured_peak, peak_tflops
@@ -184,10 +184,10 @@ class View:
         )
         """On what, when and how all was measured."""
         self.distribution = ", ".join(dict.fromkeys(summary["distribution"].astype(str)))
-        of_16_bits = self.element_type in OF_CUDA
+        on_tensor = self.element_type in OF_CUDA
         self.peak_name, self.by_clock = (
-            ("16-bit peak", "tensor cores × clock")
-            if of_16_bits
+            (f"{8 * ELEMENT_TYPES[self.element_type].size}-bit peak", "tensor cores × clock")
+            if on_tensor
             else ("FP32 peak", "lanes × clock")
         )
         attributes, peak = environment["attributes"], measured_peak(environment, self.element_type)
@@ -195,7 +195,7 @@ class View:
         """The measured peak in the device's unit; None where it is not measured."""
         known = self.peak and environment["kind"] == "cuda" and attributes.get("max_sm_clock_mhz")
         self.clock_peak = (
-            peak_tflops(environment, self.element_type, of_16_bits) / self.unit_size
+            peak_tflops(environment, self.element_type, on_tensor) / self.unit_size
             if known
             else None
         )
@@ -227,13 +227,8 @@ class View:
 
     def where(self) -> str:
         """Return the sizes of the problem at which the ladder is shown, as text."""
-        row = self.whole[self.whole["problem"] == self.headline].iloc[0]
-        layout = [word for word in self.headline.split() if word.startswith(("layout=", "batch="))]
-        return (
-            f"M = N = K = {self.headline}"
-            if self.headline.isdigit()
-            else ", ".join([f"M = {row['m']}, N = {row['n']}, K = {row['k']}", *layout])
-        )
+        sizes = self.headline.replace("x", " × ")
+        return sizes if "×" in sizes else f"M = N = K = {sizes}"
 
     def builds_on(self, kernel: str) -> str | None:
         """Return the rung that a rung improves, by its header or as the one before it; None if it

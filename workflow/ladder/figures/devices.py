@@ -14,6 +14,7 @@ from ladder.figures.data import HATCHED, MARKS, RATE, RATIO, View, ends, hatches
 from ladder.figures.labels import break_bars
 from ladder.figures.layout import finish, inches, panels, problems, ring, rows_of
 from ladder.figures.rungs import longest
+from ladder.figures.scaling import MANY
 from ladder.figures.selection import KERNELS, evenly
 
 MOST, MOST_GPUS = 8, 20
@@ -45,7 +46,9 @@ def gpus(data: View) -> Figure:
         rows.groupby("uuid")["off"].median().sort_values().index,
     )
     uuids = sorted(slowest[evenly(count, MOST_GPUS)])
-    labels = list(dict.fromkeys(rows["problem"]))
+    every = rows["problem"].unique()
+    labels = list(every[evenly(len(every), MANY)])
+    rows = rows[rows["problem"].isin(labels)]
     colors = dict(zip(uuids, sns.color_palette("colorblind", len(uuids)), strict=True))
     figure, (axes,) = panels(1, 4.4)
     for index, uuid in enumerate(uuids):
@@ -70,7 +73,7 @@ def gpus(data: View) -> Figure:
     axes.axhline(0, color="#444444", lw=0.8, zorder=1)
     problems(axes, labels)
     reference = data.nice(data.reference)
-    axes.set_ylabel(f"time of {reference}, %\noff the median of the GPUs")
+    axes.set_ylabel(f"{reference}'s time,\n% off the median")
     counts = rows["uuid"].value_counts()
     handles: list[Artist] = [
         Patch(color=colors[uuid], label=f"{uuid[:12]}…, {counts[uuid]} series") for uuid in uuids
@@ -78,8 +81,8 @@ def gpus(data: View) -> Figure:
     if (rows["throttled_share"].fillna(0) > 0).any():
         handles.append(ring(MARKS["throttled"][1], "edge: throttled"))
     caption = [
-        "A dot is one series of the sweep, a line the median of a GPU's. Problems that every GPU "
-        "has."
+        "A dot is one series of the sweep, a line the median of a GPU's. "
+        f"{len(labels)} of {len(every)} problems that every GPU has."
     ]
     details = ["What was timed beside the reference differs between GPUs: each kernel ran on one."]
     if len(uuids) < count:

@@ -51,6 +51,7 @@ FIGURES: dict[str, Callable[[View], Figure]] = {
 }
 NEEDS: dict[str, Callable[[View], bool]] = {
     "headline": lambda data: data.state == "warm" and len(compared_with_baseline(data)) > 0,
+    "performance": lambda data: bool(data.best["square"].any()) or len(data.shapes) <= MANY,
     "issue": lambda data: len(modeled(data)) > 0,
     "shapes": lambda data: len(data.shapes) > MANY and len(fastest_rungs(data)) > 0,
     "accuracy": lambda data: bool(

@@ -88,12 +88,13 @@ def _as_json(rows: pd.DataFrame) -> dict[str, Any]:
 def _about(environment: Mapping[str, Any], reference: str) -> str:
     """Return what a dataset was measured on and with what, and its baseline."""
     attributes, project = environment["attributes"], environment["project"]
-    limit, compiler = attributes.get("power_limit_w"), environment["fingerprint"].get("compiler")
+    limit, versions = attributes.get("power_limit_w"), environment["fingerprint"]
+    compiler = versions.get("compiler")
     build = re.search(r"cuda_(\d+\.\d+)", str(compiler))
     facts = [
         environment["name"],
         f"power limit {limit:.0f} W" if limit else "",
-        f"driver {environment['fingerprint'].get('driver')}",
+        f"driver {versions['driver']}" if "driver" in versions else "",
         attributes.get("library"),
         f"CUDA {build[1]}" if build else compiler,
         f"commit {str(project['commit'])[:12]}{' with changes' if project['dirty'] else ''}",

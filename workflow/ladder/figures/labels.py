@@ -79,11 +79,13 @@ def name_ends(axes: Axes, ends: Sequence[Place], size: float, tall: float) -> No
 
 def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, tall: float) -> None:
     """Write names beside points of a panel of so many inches, where no earlier name and no point
-    is. The limits must be set already.
+    is, not even one whose name is empty. The limits must be set already.
     """
     at = [np.multiply(_fraction(axes, x, y), (wide * 72, tall * 72)) for x, y, _, _ in points]
     taken = [Bbox([point - 0.3 * size, point + 0.3 * size]) for point in at]
     for (x, y, text, color), point in zip(points, at, strict=True):
+        if not text:
+            continue
         half = np.array([LETTER * size * len(text) / 2, 0.5 * size])
         tries = []
         for steps in (1, 2, 3, 5, 7, 9):
@@ -96,7 +98,7 @@ def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, t
         taken.append(box)
         line: Any = (
             {"arrowstyle": "-", "color": color, "lw": 0.06 * size, "shrinkA": 0, "shrinkB": 0}
-            if steps > 1
+            if steps > 1 or middle.all()
             else None
         )
         name = axes.annotate(

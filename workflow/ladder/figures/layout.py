@@ -130,6 +130,11 @@ def finish(
     )
     notes = [*details, f"{'; '.join(meanings)}." if meanings else "", data.note(intervals)]
     figure.set_label(" ".join(filter(None, [f"{title}.", shown, *notes])))
+    return arrange(figure, title, handles, shown)
+
+
+def arrange(figure: Figure, title: str, handles: Sequence[Artist], shown: str = "") -> Figure:
+    """Put a title above the panels, the legend and a caption below them."""
     width, body = figure.get_size_inches()
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
@@ -308,6 +313,8 @@ def save_drawing(draw: Callable[[], Figure], path: Path) -> Path:
                 "svg.hashsalt": "ladder",
                 "font.family": "DejaVu Sans",
                 "font.size": SIZE,
+                "axes.spines.top": False,
+                "axes.spines.right": False,
             }
         )
         save(draw(), path.with_suffix(""))

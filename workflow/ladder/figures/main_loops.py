@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ladder.core.places import HOME
-from ladder.figures.layout import save_drawing
+from ladder.figures.layout import arrange, panels, save_drawing
 
 DRAWING = HOME / "docs" / "img" / "slots.svg"
 COLORS = {"FFMA": "#009E73", "LDS": "#56B4E9", "LDG": "#E69F00", "other": "#CFCFCF"}
@@ -23,8 +23,7 @@ def draw(rows: Mapping[str, Mapping[str, int]]) -> Figure:
     """Draw the mix of instructions of rungs, counts by kind of each by its label: a bar a rung, in
     percent, with the counts.
     """
-    figure = Figure(figsize=(8.6, 5.6), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.6)
     for place, counts in enumerate(rows.values()):
         start = 0.0
         for (kind, count), meaning in zip(counts.items(), MEANINGS, strict=True):
@@ -43,20 +42,16 @@ def draw(rows: Mapping[str, Mapping[str, int]]) -> Figure:
     axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlim=(0, 100))
     axes.set_xlabel("% of the main loop's instructions (sm_90; numbers: counts)")
     axes.invert_yaxis()
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(ncol=2, loc="outside lower left", frameon=False)
+    handles, _ = axes.get_legend_handles_labels()
     shares = {label: 100 * counts["FFMA"] / sum(counts.values()) for label, counts in rows.items()}
+    title = ""
     if shares:
         low, last = min(shares, key=shares.__getitem__), list(shares)[-1]
-        figure.suptitle(
+        title = (
             f"Multiply-adds: {shares[low]:.0f} % of the loop in rung {low[-2:]}, "
-            f"{shares[last]:.0f} % in rung {last[-2:]}",
-            x=0.01,
-            ha="left",
-            fontsize=16,
-            fontweight="bold",
+            f"{shares[last]:.0f} % in rung {last[-2:]}"
         )
-    return figure
+    return arrange(figure, title, handles)
 
 
 def write(rows: Mapping[str, Mapping[str, int]], path: Path = DRAWING) -> Path:

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.core.places import HOME
-from ladder.figures.data import SIZE, WIDTH, View
-from ladder.figures.layout import save_drawing
+from ladder.figures.data import View
+from ladder.figures.layout import arrange, panels, save_drawing
 from ladder.model.baselines import is_baseline
 from ladder.model.kernel_file import is_rung
 
@@ -33,25 +33,18 @@ COLORS = {
 
 
 def points(views: Iterable[View]) -> list[dict[str, Any]]:
-    """Return cuBLAS and the fastest rung of each precision, back to back at `PROBLEM`, with errors
-    and TFLOP/s.
-    """
-    records = []
+    """Return the rows of cuBLAS and the fastest rung of each precision, back to back at `PROBLEM`."""
+    records: list[dict[str, Any]] = []
     for data in views:
         rows = data.best[data.best["problem"] == PROBLEM].sort_values("tflops")
         for precision in COLORS:
-            mine = [row for row in rows.to_dict("records") if _precision(data, row) == precision]
-            baselines = [row for row in mine if is_baseline(row["kernel"])]
-            rungs = [row for row in mine if is_rung(row["kernel"])]
-            for row in [*baselines[-1:], *rungs[-1:]]:
-                records.append(
-                    {
-                        "precision": precision,
-                        "kernel": row["kernel"],
-                        "error": row["frobenius_error"],
-                        "tflops": row["tflops"],
-                    }
-                )
+            mine = [
+                row | {"precision": precision}
+                for row in rows.to_dict("records")
+                if _precision(data, row) == precision
+            ]
+            for whose in (is_baseline, is_rung):
+                records += [row for row in mine if whose(row["kernel"])][-1:]
     return records
 
 
@@ -67,12 +60,11 @@ def _precision(data: View, row: dict[str, Any]) -> str:
 def draw(views: Iterable[View]) -> Figure:
     """Draw the throughput of launches back to back against the error, on logarithmic axes."""
     shown = points(views)
-    figure = Figure(figsize=(WIDTH, 5.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.2)
     for point in shown:
         ours, color = is_rung(point["kernel"]), COLORS[point["precision"]]
         marker, face = ("o", color) if ours else ("s", "white")
-        x, y = point["error"], point["tflops"]
+        x, y = point["frobenius_error"], point["tflops"]
         axes.plot(x, y, color=color, ls="", ms=10, zorder=3, marker=marker, mfc=face)
         if ours:
             left = point["precision"] in ("TF32", "FP16", "BF16")
@@ -94,20 +86,17 @@ def draw(views: Iterable[View]) -> Figure:
     )
     axes.margins(y=0.15)
     axes.grid(color="#dddddd", lw=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
     handles = [
         Line2D([], [], color="#444444", ls="", marker=marker, mfc=face, ms=10, label=label)
         for marker, face, label in (("o", "#444444", "the fastest rung"), ("s", "white", "cuBLAS"))
     ]
-    figure.legend(handles=handles, ncol=2, loc="outside lower left", frameon=False)
-    rungs = {point["precision"]: point for point in shown if is_rung(point["kernel"])}
+    rungs, title = {point["precision"]: point for point in shown if is_rung(point["kernel"])}, ""
     if {"FP32", SPLIT} <= set(rungs):
         split, plain = rungs[SPLIT], rungs["FP32"]
         times = split["tflops"] / plain["tflops"]
-        than = "smaller" if split["error"] <= plain["error"] else "larger"
+        than = "smaller" if split["frobenius_error"] <= plain["frobenius_error"] else "larger"
         title = f"{SPLIT}: {times:.1f} times as fast as FP32, with a {than} error"
-        figure.suptitle(title, x=0.01, ha="left", fontsize=SIZE + 2, fontweight="bold")
-    return figure
+    return arrange(figure, title, handles)
 
 
 def write(views: Sequence[View], path: Path = DRAWING) -> Path:

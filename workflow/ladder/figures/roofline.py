@@ -61,7 +61,7 @@ def roofline(data: View) -> Figure:
         rate = data.rate(rows.loc[data.reference, "tflops"])
         axes.axhline(rate, color=REFERENCE, ls="--", lw=1.0, zorder=2)
         axes.annotate(
-            f"{data.nice(data.reference)}: {rate:.3g}",
+            f"{data.nice(data.reference)}: {three(rate)}",
             (0.3, rate),
             (0, -2),
             ("axes fraction", "data"),

@@ -15,13 +15,13 @@ from ladder.storage import csv_files
 
 KERNELS, PROBLEMS = 40, 40
 """The most kernels of an element type in figures besides the baselines, and the most squares and
-the most other shapes of a distribution.
+the most other shapes of a distribution and layout.
 """
 COLUMNS = {
     *KEY,
     *("problem", "distribution", "state", "status", "reason", "stop", "marks", "interval"),
     *("precision", "tensor_cores", "reference", "samples", "processes", "process", "round"),
-    *("tflops", "tflops_low", "tflops_high", "ratio", "ratio_low", "ratio_high", "uuid"),
+    *("layout", "tflops", "tflops_low", "tflops_high", "ratio", "ratio_low", "ratio_high", "uuid"),
     *("frobenius_error", "component_error", "component_bound", "throttled_share", "low", "high"),
     *("energy_j", "energy_low_j", "energy_high_j", "tflop_per_j", "pair", "other", "verdict"),
     *("time_us", "reference_us", "median_us", "flops", "intensity", "compulsory_intensity"),
@@ -50,8 +50,9 @@ def _left_out(best: pd.DataFrame) -> tuple[set[str], set[str]]:
             rates = rates.where(typed["problem"] == headline, 0)
         rates = rates[~typed["kernel"].isin(kernels)]
         kernels |= set(rates.groupby(typed["kernel"]).max().nlargest(KERNELS).index)
-    for _, alike in best.sort_values("work").groupby(["element_type", "distribution", "square"]):
-        labels = alike["problem"].unique()
+    alike = ["element_type", "distribution", "square", *best.columns.intersection(["layout"])]
+    for _, rows in best.sort_values("work").groupby(alike):
+        labels = rows["problem"].unique()
         problems |= set(labels[evenly(len(labels), PROBLEMS)])
     return set(best["kernel"]) - kernels, set(best["problem"]) - problems
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from ladder.core.stats import geometric_mean
-from ladder.figures.data import View
-from ladder.figures.layout import finish, logarithmic, panels
+from ladder.figures.data import SIZE, View
+from ladder.figures.labels import cells
+from ladder.figures.layout import finish, inches, panels, rows_of
 from ladder.model.problem import Problem
 
 ACCURATE = 1.05
@@ -20,7 +20,9 @@ LARGE = 0.55
 """The share of the measured peak from which on a problem counts as large."""
 ALGORITHM = "cublaslt_best"
 COLORS = "#0072b2", "#56b4e9", "#d55e00"
-TICKS = 0.1, 0.2, 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100
+GROUPS = "large", "smaller", "unaligned"
+NEAR = 0.2, 0.3, 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 4, 5
+TICKS = 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
 
 
 def reference_errors(data: View) -> pd.Series:
@@ -81,41 +83,46 @@ def groups(data: View, rows: Sequence[Any]) -> list[list[tuple[Any, float, float
 
 
 def shapes(data: View) -> Figure:
-    """Draw the speedup of the fastest rung of every problem against the reference's throughput."""
+    """Draw the speedups of the fastest rungs: a dot for each problem, and a row for each layout and
+    group with how often a rung is ahead, the least speedup and the geometric mean.
+    """
     rows, reference = fastest_rungs(data), data.nice(data.reference)
-    found = groups(data, rows)
-    figure, (axes,) = panels(1, 4.6)
-    what = (
-        f"large ({data.rate(large(data)):.0f} {data.unit} or more)",
-        "smaller",
-        "whose rows do not begin at 16 bytes",
-    )
-    handles, timed = [], data.best["kernel"].eq(ALGORITHM).any()
-    for group, color, name in zip(found, COLORS, what, strict=True):
-        for row, *ratios in group:
-            x = data.rate(row["tflops"] / row["ratio"])
-            shown = ratios[: 1 + timed]
-            axes.plot([x] * len(shown), shown, color=color, lw=1.0, zorder=2)
-            for y, face in zip(shown, (color, "#ffffff"), strict=False):
-                axes.plot(x, y, "o", color=color, mfc=face, ms=7.0, mew=1.6, zorder=3)
-        if group:
-            both = list(zip(*(ratios[: 1 + timed] for _, *ratios in group), strict=True))
-            means = ", ".join(f"{geometric_mean(list(of)):.2f}" for of in both)
-            label = f"{len(group)} {name}: {means}"
-            handles.append(Line2D([], [], ls="", marker="o", color=color, label=label))
-    axes.axhline(1, color="#000000", zorder=1)
-    axes.set(xlabel=f"{reference}, {data.unit} (log)", ylabel=f"× {reference} (log)")
-    logarithmic(axes, "x")
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    ticks = [tick for tick in TICKS if low <= tick <= high]
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    timed = data.best["kernel"].eq(ALGORITHM).any()
+    layouts = list(dict.fromkeys(row.get("layout", "nn") for row in rows))
+    found, labels = [], []
+    for layout in layouts:
+        of_layout = [row for row in rows if row.get("layout", "nn") == layout]
+        for group, color, name in zip(groups(data, of_layout), COLORS, GROUPS, strict=True):
+            for place, ratios in enumerate([*zip(*group, strict=True)][1 : 2 + timed]):
+                found.append((ratios, color, "#ffffff" if place else color))
+                labels.append("" if place else f"{layout} {name}" if layouts[1:] else name)
+    figure, (axes,) = panels(1, inches(1.35 * len(found) + 3))
+    for place, (ratios, color, face) in enumerate(found):
+        axes.scatter(ratios, [place] * len(ratios), 50, face, edgecolors=color, zorder=3)
+        if labels[place]:
+            axes.axhline(place - 0.5, color="#cccccc", lw=0.8)
+    rows_of(axes, labels, 0.5)
+    axes.grid(axis="y", visible=False)
+    axes.axvline(1, color="#000000", zorder=2)
+    axes.set(xlabel=f"× {reference} (log)", xscale="log")
+    low, high = axes.get_xlim()
+    ticks = [tick for tick in (TICKS if high > 8 * low else NEAR) if low <= tick <= high]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    every = [pair for group in found for _, *pair in group]
-    ahead, of_fastest = (sum(ratio >= 1 for ratio in ratios) for ratios in zip(*every, strict=True))
-    title = f"{data.element_type}: rungs are ahead of {reference} on {ahead} of {len(rows)} shapes"
-    caption = ["Dots: the fastest rung of a shape. Numbers: geometric means of the group."]
+    ahead = [sum(ratio >= 1 for ratio in ratios) for ratios, *_ in found]
+    table = [
+        (f"{ahead[place]} of {len(ratios)}", f"{min(ratios):.2f}", f"{geometric_mean(ratios):.2f}")
+        for place, (ratios, *_) in enumerate(found)
+    ]
+    cells(axes, ("ahead", "least", "mean"), table, SIZE)
+    chosen = sum(ahead[:: 1 + timed])
+    title = f"{data.element_type}: rungs are ahead of {reference} on {chosen} of {len(rows)} shapes"
+    caption = [
+        "Dots: the fastest rung of a shape; mean: geometric.",
+        f"Large: {data.rate(large(data)):.0f} {data.unit} or more; unaligned: rows do not begin at "
+        "16 bytes.",
+    ]
     if timed:
-        title += f", of its fastest algorithm on {of_fastest}"
+        title += f", of its fastest algorithm on {sum(ahead[1::2])}"
         caption.append(f"Filled: over {reference}'s choice; hollow: over its fastest algorithm.")
-    return finish(figure, data, title, handles, caption)
+    return finish(figure, data, title, (), caption)

@@ -137,7 +137,7 @@ def stalls(values: Mapping[str, float], most: int = 3) -> str:
         if values.get(metric)
     ]
     return ", ".join(
-        f"{name} {value:.2g}"
+        f"{name} {float(f'{value:.2g}'):g}"
         for value, name in sorted(reasons, key=lambda reason: -reason[0])[:most]
     )
 
