@@ -66,20 +66,21 @@ class Map(ctypes.Structure):
 
 
 def _compile(*arguments: str | Path) -> None:
-    flags = "-std=c++17 -O1 -ffp-contract=off -w -fPIC -U_FORTIFY_SOURCE".split()
-    done = subprocess.run(["g++", *flags, *arguments], capture_output=True, text=True, check=False)
+    flags = ["-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-w", "-fPIC"]
+    command = ["g++", *flags, "-U_FORTIFY_SOURCE", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]
 
 
 @cache
 def _simulator() -> Any:
-    """A temporary folder with what all kernels share, compiled once a process: the scheduler, and
-    the headers, which take longer than most kernels.
+    """A temporary folder with what all kernels share, compiled once a process: the simulator, which
+    takes longer than most kernels, and its header.
     """
     folder = tempfile.TemporaryDirectory()
     made = Path(folder.name)
     _compile("-x", "c++-header", HERE / "simulator.h", "-o", made / "simulator.h.gch")
-    _compile("-O2", "-march=native", "-c", HERE / "simulator.cpp", "-o", made / "simulator.o")
+    _compile("-O2", "-c", HERE / "simulator.cpp", "-o", made / "simulator.o")
     return folder
 
 

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -288,8 +289,9 @@ void multiply(float* d, int columns, Element element, uint64_t a, bool a_mn_majo
     products.last[place] = products.committed + 1;
     products.open.push_back([=, &products] {
       const int count = 32 / element.size;
-      float left[64][32];
-      Floats right[32 * 256 / AT_ONCE];
+      // not on the stack of a thread, which is small
+      static float left[64][32];
+      static Floats right[32 * 256 / AT_ONCE];
       for (int k = 0; k < count; ++k) {
         for (int row = 0; row < 64; ++row) left[row][k] = element_at(block, element, a, a_mn_major, row, k);
         for (int column = 0; column < columns; ++column) reinterpret_cast<float*>(right)[k * columns + column] = element_at(block, element, b, b_mn_major, column, k);
