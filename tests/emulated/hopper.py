@@ -44,8 +44,7 @@ _RUN = """
 extern "C" const char* run_{name}(int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, Out* C, int ldc,
                                   const long long* batch, const float* const* scales, void* workspace, const TensorMap* maps,
                                   const unsigned* grid, unsigned block, int shared, unsigned seed) {{
-  hopper::dice.seed(seed);
-  return hopper::run([=] {{ {name}(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc{extra}); }}, {cluster}, grid, block, shared);
+  return hopper::run([=] {{ {name}(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc{extra}); }}, {cluster}, grid, block, shared, seed);
 }}
 """
 
@@ -67,20 +66,21 @@ class Map(ctypes.Structure):
 
 
 def _compile(*arguments: str | Path) -> None:
-    flags = ["-std=c++17", "-O1", "-w", "-fPIC", "-U_FORTIFY_SOURCE"]
-    done = subprocess.run(["g++", *flags, *arguments], capture_output=True, text=True, check=False)
+    flags = ["-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-w", "-fPIC"]
+    command = ["g++", *flags, "-U_FORTIFY_SOURCE", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]
 
 
 @cache
 def _simulator() -> Any:
-    """A temporary folder with what all kernels share, compiled once a process: the scheduler, and
-    the headers, which take longer than most kernels.
+    """A temporary folder with what all kernels share, compiled once a process: the simulator, which
+    takes longer than most kernels, and its header.
     """
     folder = tempfile.TemporaryDirectory()
     made = Path(folder.name)
     _compile("-x", "c++-header", HERE / "simulator.h", "-o", made / "simulator.h.gch")
-    _compile("-c", HERE / "simulator.cpp", "-o", made / "simulator.o")
+    _compile("-O2", "-c", HERE / "simulator.cpp", "-o", made / "simulator.o")
     return folder
 
 

@@ -127,6 +127,7 @@ def checked(problem: Problem, compute: Compute) -> Any:
         return host().check(launch(host(), compute))
 
 
+@lru_cache(maxsize=1)  # the reference is computed right after a launch
 def buffers(problem: Problem) -> list[Any]:
     """The buffers of A, B and C of a problem of any element type, drawn on the host, canaries round
     them; C as it is before a launch.
@@ -171,7 +172,7 @@ def rounded(wide: Any, element_type: str) -> Any:
     return (fewer.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=512)
 def _reference(problem: Problem) -> tuple[Any, Any]:
     """C in float64, and what its error bound is relative to."""
     lying = (

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -156,8 +157,9 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path, write):
 
 
 @pytest.fixture
-def ladder_compare(capsys):
-    """Runs the command; its exit code and what it says."""
+def ladder_compare(capsys, monkeypatch):
+    """Runs the command; its exit code and what it says. Each dataset is opened once."""
+    monkeypatch.setattr(Dataset, "open", cache(Dataset.open))
 
     def run(*arguments):
         code = 0

@@ -94,8 +94,7 @@ def page(made):
 @pytest.mark.parametrize("stage", [aggregate, choose, claims, changes, page])
 def test_a_stage_takes_no_more_for_each_row_of_a_larger_campaign(made, stage, axis):
     campaigns = [made(axis, n) for n in TIMES]
-    for campaign in campaigns:  # imports, and what is read and computed once
-        stage(campaign)
+    stage(campaigns[0])  # imports, and what is read and computed once
     counts = [work.of(lambda campaign=campaign: stage(campaign)) for campaign in campaigns]
     lines, read, wrote = zip(*counts, strict=True)
     assert work.excess(lines) < MOST, lines

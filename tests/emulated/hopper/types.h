@@ -23,7 +23,10 @@ struct __nv_fp8_e4m3 {
   uint8_t bits;
   explicit operator float() const {
     const int exponent = bits >> 3 & 15, fraction = bits & 7;
-    const float size = (bits & 127) == 127 ? NAN : ldexpf(float(exponent ? fraction + 8 : fraction), (exponent ? exponent : 1) - 10);
+    const uint32_t normal = (exponent + 120) << 23 | fraction << 20;
+    float size = fraction * 0x1p-9f;
+    if (exponent) memcpy(&size, &normal, 4);
+    if ((bits & 127) == 127) size = NAN;
     return bits & 128 ? -size : size;
   }
 };
