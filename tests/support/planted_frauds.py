@@ -190,8 +190,8 @@ def run(
         binaries = {kernel.name: row for kernel, row in zip(mine, compiled, strict=True)}
     support = folder / "support"
     support.write_bytes(compile_support(device.kind, device.arch))
-    with closing(Child(device.kind, uuid, support, None)) as child:
-        child.open()
+    with closing(Child(device.kind, uuid, None)) as child:
+        child.open(support)
         environment = probe(device, child)
     rows = {
         (kernel.name, kernel.element_types[0], binaries[kernel.name]["configuration"]): binaries[

@@ -17,7 +17,7 @@ from ladder.cli.main import main
 from ladder.compiling import compile, compilers
 from ladder.core import places, yaml_schema
 from ladder.devices.cpu import Cpu
-from ladder.measuring import session, worker
+from ladder.measuring import session, supervisor, worker
 from ladder.measuring import trial as measuring_trial
 from planted import HOME, Project
 
@@ -122,7 +122,8 @@ def stay_in_process(monkeypatch: Any) -> None:
     monkeypatch.setattr(measuring_trial, "LIMITS", replace(measuring_trial.LIMITS, sample_us=0))
     # an interval of 95 % misses the truth in one run of twenty
     monkeypatch.setattr(measuring_trial, "draw_seed", lambda: 0)
-    monkeypatch.setattr(session, "Child", InProcess)
+    for module in (session, supervisor):
+        monkeypatch.setattr(module, "Child", InProcess)
     monkeypatch.setattr(
         trial, "compile_kernel", lambda *given: compile.compile_kernel(*given[:-1], 1)
     )

@@ -42,8 +42,8 @@ def start(tmp_path):
     def run(support=None):
         library = compile_support("cpu", "") if support is None else support
         (tmp_path / "support.so").write_bytes(library)
-        children.append(Child("cpu", "cpu-x", tmp_path / "support.so", lock))
-        children[-1].open()
+        children.append(Child("cpu", "cpu-x", lock))
+        children[-1].open(tmp_path / "support.so")
         return children[-1]
 
     yield run

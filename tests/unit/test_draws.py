@@ -80,10 +80,14 @@ def test_the_pages_say_how_many_bits_exact_has():
         assert set(re.findall(r"integers of up to (\d+) bits", text)) == {str(full)}, page
 
 
+def exact(k):
+    return (x.astype(np.float64) for x in drawn(Problem(9, 7, k, distribution="exact")))
+
+
 @pytest.mark.parametrize("bits", [8, 11])  # bfloat16, tf32
 @pytest.mark.parametrize("k", DEPTHS[6:])
 def test_operands_rounded_to_fewer_bits_give_other_whole_numbers(k, bits):
-    a, b, _ = (x.astype(np.float64) for x in drawn(Problem(9, 7, k, distribution="exact")))
+    a, b, _ = exact(k)
     for left, right in ((fewer_bits(a, bits), b), (a, fewer_bits(b, bits))):
         assert np.abs(left @ right - a @ b).max() >= 1
 
@@ -91,7 +95,7 @@ def test_operands_rounded_to_fewer_bits_give_other_whole_numbers(k, bits):
 @pytest.mark.parametrize("bits", [20, 21, 22])
 @pytest.mark.parametrize("k", [*DEPTHS, *range(3, 40)])
 def test_operands_of_a_few_bits_less_give_other_whole_numbers(k, bits):
-    a, b, _ = (x.astype(np.float64) for x in drawn(Problem(9, 7, k, distribution="exact")))
+    a, b, _ = exact(k)
     assert (np.abs(fewer_bits(a, bits) @ fewer_bits(b, bits) - a @ b) >= 1).mean() > 0.3
     for alone, turn in (
         (fewer_bits(a, bits) @ b, k % 2 == 0),

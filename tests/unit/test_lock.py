@@ -8,7 +8,6 @@ from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 
 import answer
 import faults
@@ -100,7 +99,7 @@ def test_a_device_has_one_timer_whoever_asks(holder, capfd, virtual_clock):
 def test_the_lock_is_held_until_the_worker_that_uses_the_device_is_gone():
     """However its job ended: here as by SIGKILL, which leaves the worker behind."""
     with exclusive(["GPU-shared"]) as (_, lock):
-        child = Child("cpu", "", Path(), lock)
+        child = Child("cpu", "", lock)
     with pytest.raises(BlockingIOError), exclusive(["GPU-shared"], wait=False):
         pass
     child.kill()

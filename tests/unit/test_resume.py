@@ -135,8 +135,8 @@ def test_a_job_that_is_killed_at_every_write_loses_nothing(machine, job, total, 
 
 def test_a_forced_probe_gives_the_description_that_the_samples_have(machine, monkeypatch):
     (device,), journal = simulated.detect(), Journal(machine.folder / "environment.journal")
-    child = InProcess("cuda", "GPU-1", machine.folder, None)
-    child.open()
+    child = InProcess("cuda", "GPU-1", None)
+    child.open(machine.folder)
     first = probe.probe_once(device, child, journal, "code")
     assert (first["attributes"], first["peaks"]) == (
         simulated.environment()["attributes"],

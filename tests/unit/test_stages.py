@@ -5,12 +5,13 @@ import logging
 import os
 import re
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
 from ladder.core import clock
 from ladder.measuring.progress import Progress
-from ladder.pipeline import stages
+from ladder.pipeline import engine, stages
 from planted import written
 
 ASKED = dict.fromkeys(("dryrun", "verbose", "printshellcmds", "debug_dag"), False)
@@ -173,3 +174,10 @@ def test_what_is_no_run_on_this_machine_is_shown_as_snakemake_says_it(show):
         send(text="Building DAG of jobs...")
         handler.close()
         assert (handler.writes_to_stream, screen.getvalue()) == (False, "")
+
+
+def test_a_run_that_has_ended_does_not_wait_for_a_timer_of_the_scheduler():
+    timer = threading.Timer(9, print)
+    timer.start()
+    engine.ended()
+    assert timer.finished.is_set()

@@ -173,6 +173,7 @@ REFUSED = [
     ("kernels/cuda/mine.cu --grid 1", "--grid 1: "),
     ("bare.cu --block 16 --grid x", "/bare.cu: header: grid: expression `x`: unknown na"),
     ("gone.cu", "gone.cu: cannot be read: "),
+    ("pipe.c", "pipe.c: a pipe, a device or a folder; expected a regular file"),
     ("kernels/cuda/mine.cu --problems gone.yaml", "gone.yaml: cannot be read: "),
     (
         "kernels/cuda/mine.cu --problems [] --size 8",
@@ -194,6 +195,7 @@ REFUSED = [
 def test_what_cannot_be_tried_is_a_verdict_too_and_ends_nothing_else(trials, arguments, message):
     for name in ("bare.cu", "bare.c"):
         written(trials.root / name, BARE.format("right()"))
+    os.mkfifo(trials.root / "pipe.c")
     good = trials.write("right()", name="good"), "--size=8"
     trials.write("right()")
     one, text = judged(trials, *arguments.split(), code=2)

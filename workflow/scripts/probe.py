@@ -18,10 +18,8 @@ with job(snakemake.log[0]):
     with (
         opened(journals_of(output), [output.stem]) as journals,
         exclusive(uuids(device)) as (uuid, lock),
-        closing(
-            Child(device.kind, uuid, Path(snakemake.input.support), lock, device.library_folder)
-        ) as child,
+        closing(Child(device.kind, uuid, lock, device.library_folder)) as child,
     ):
-        child.open()
+        child.open(Path(snakemake.input.support))
         environment = probe_once(device, child, journals[output.stem], snakemake.params.code)
     write_whole(output, (json.dumps(environment, indent=1) + "\n").encode())

@@ -31,6 +31,7 @@ from ladder.devices.lock import exclusive, uuids
 from ladder.measuring import trial
 from ladder.measuring.gate import (
     ABSENT,
+    APART,
     BASE,
     COMPILED,
     CONTROL,
@@ -38,7 +39,6 @@ from ladder.measuring.gate import (
     HEAD,
     LIMITS,
     PASSED,
-    REMOVED,
     RESULTS,
     ROLES,
     Pair,
@@ -371,8 +371,8 @@ def markdown(report: Mapping[str, Any]) -> str:
         f"**Gate: {report['result']}.** {'; '.join(commits)}; fails if slower by more than "
         f"{report['fail_if_slower']:.2%}."
     )
-    if removed := [row["kernel"] for row in report["rows"] if row["verdict"] == REMOVED]:
-        title += f" Removed, and so not compared: {', '.join(dict.fromkeys(removed))}."
+    if apart := [row["kernel"] for row in report["rows"] if row["verdict"] in APART]:
+        title += f" Removed or not compared: {', '.join(dict.fromkeys(apart))}."
     if not report["rows"]:
         return f"{title}\n\nNo kernel differs."
     lines = [

@@ -222,6 +222,15 @@ def try_(parser: ArgumentParser) -> Run:
     )
 
     def run(given: Namespace) -> None:
+        from ladder.devices.detect import detect_cpu
+        from ladder.devices.lock import exclusive
+        from ladder.measuring.supervisor import Child
+
+        if not given.sandbox and {file.suffix for file in given.files} == {".c"}:
+            # the worker imports what it needs while this process does
+            slug = detect_cpu().slug
+            with suppress(OSError, InputError), exclusive([slug], wait=False):
+                given.worker = Child("cpu", slug, None)
         from ladder.cli import trial
 
         sys.exit(trial.sandboxed(given) if given.sandbox else trial.run(given))

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -173,8 +172,8 @@ class Tries:
         """
         self.session: Session | None = None
         self._best: Entry | None = None
-        self.best_rung = cache(partial(_best_rung, tried=self.path, given=self.lists))
-        """Reads all results, once for a problem."""
+        self._best_rungs: dict[Problem, tuple[Path, str] | None] = {}
+        """By the problem: to find one reads all results."""
 
     def once(self) -> Verdict:
         """Try the file as it is now, say the results, and return the verdict. Its status is
@@ -341,7 +340,13 @@ class Tries:
         if clock.now() >= self.deadline:
             return problems
         show("compiling")
-        entries = self._compile_and_open(kernel, configurations, problems[0])
+        # meanwhile the worker starts; but not while several are compiled: another run may take that
+        # device by then, and leave others free
+        if self.device and not self.session and len(configurations) == 1:
+            # a device that cannot be opened is an error only when it is needed
+            with suppress(OSError, InputError), exclusive(uuids(self.device), wait=False) as held:
+                self._start(held[0])
+        entries = compiled(kernel, configurations, self.arch)
         show("")
         refused = [entry for entry in entries if entry.status != "compiled"]
         left = [entry for entry in entries if entry.status == "compiled"]
@@ -382,34 +387,15 @@ class Tries:
                 self.close()  # an incorrect kernel may have damaged the worker
         return passed
 
-    def _compile_and_open(
-        self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], problem: Problem
-    ) -> list[Entry]:
-        """Return the compiled configurations. Meanwhile start the worker if the device is free, and
-        look up the best rung on a problem, which takes as long.
-
-        With several configurations the worker is not started early: until all are compiled, another
-        run may take that device and leave others free.
-        """
-        if self.session or not self.device or len(configurations) > 1:
-            return compiled(kernel, configurations, self.arch)
-        # a device that cannot be opened is an error only when it is needed
-        with suppress(OSError, InputError), exclusive(uuids(self.device), wait=False) as (uuid, _):
-            self._start(uuid)
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(self.best_rung, device=self.device, problem=problem)
-            return compiled(kernel, configurations, self.arch)
-
     def _start(self, uuid: str) -> Session:
         """Return the session, whose worker starts. Raises `InputError` if the support file cannot be
         used.
         """
         if self.session is None:
             support = folder() / "build" / self.arch / "support.bin"
-            support.parent.mkdir(parents=True, exist_ok=True)
             write_whole(support, compile_support(self.kind, self.arch))
             self.session = Session(self.kind, uuid, support, {}, LIMITS.timeout_seconds, lock=None)
-            self.session.start()
+            self.session.start(vars(self.given).pop("worker", None))
         return self.session
 
     def _run(
@@ -424,16 +410,23 @@ class Tries:
         """Set the outcome of the compiled configurations, and return it beside that of the refused
         ones.
         """
-        with exclusive([self.session.uuid] if self.session else uuids(device)) as (uuid, _):
+        free = [self.session.uuid] if self.session else uuids(device)
+        with exclusive(free) as (uuid, _), ThreadPoolExecutor(1) as pool:
             # first: if the device cannot be used, the user gets one line of error
-            session = self._start(uuid)
-            rung, counters = self._rung(device, problem), ""  # while the worker starts
+            session, counters = self._start(uuid), ""
             session.environment = self._environment(device, session)
-            beside = {RUNG: rung} if rung else {}
+            rung = pool.submit(self._rung, device, problem)  # while the worker verifies
             last = last if last and last.configuration.form == problem.form else None
-            if last and last.resource.sha256 not in {entry.resource.sha256 for entry in mine}:
-                beside[LAST] = last
-            trial = Trial(session, problem, mine, beside, show, judged, self.deadline)
+            is_other = last and last.resource.sha256 not in {each.resource.sha256 for each in mine}
+            trial = Trial(
+                session,
+                problem,
+                mine,
+                lambda: {RUNG: rung.result(), LAST: last if is_other else None},
+                show,
+                judged,
+                self.deadline,
+            )
             trial.run()
             show("")
             if timed := trial.timed:
@@ -488,12 +481,15 @@ class Tries:
         """Return the best rung of the device's own or of published results, compiled. None without
         results, or if it does not run here.
         """
-        best = self.best_rung(device=device, problem=problem)
-        if best is None:
+        # imported while the worker verifies: pyarrow takes long
+        from ladder.cli.best_rung import best_rung
+
+        if problem not in self._best_rungs:
+            self._best_rungs[problem] = best_rung(device, self.path, problem, self.lists)
+        if not (best := self._best_rungs[problem]):
             return None
-        path, label = best
-        configuration = Configuration.of(problem.element_type, label)
-        entry = compiled_alone(parse(path), configuration, self.arch)
+        configuration = Configuration.of(problem.element_type, best[1])
+        entry = compiled_alone(parse(best[0]), configuration, self.arch)
         return entry if entry.status == "compiled" else None
 
     def _stalls(self, session: Session, best: Entry, problem: Problem) -> str:
@@ -543,13 +539,6 @@ class Tries:
         write_whole(self.kept.with_suffix(BINARY[self.kind]), best.binary.read_bytes())
         note = {"device": self.device and self.device.slug, "resource": asdict(best.resource)}
         write_whole(self.kept.with_suffix(".json"), json.dumps(note).encode())
-
-
-def _best_rung(**asked: Any) -> tuple[Path, str] | None:
-    # imported while the worker starts: pyarrow takes long
-    from ladder.cli.best_rung import best_rung
-
-    return best_rung(**asked)
 
 
 def show(step: str) -> None:

@@ -97,15 +97,13 @@ def compile_kernel(
     """
     folder.mkdir(parents=True, exist_ok=True)
     job = partial(_compile, kernel, arch, folder)
-    if workers == 1 or len(configurations) == 1:
-        rows = [job(item) for item in configurations]
-    else:
+    workers = min(workers, len(configurations))
+    rows = [job(item, kept=workers > 1) for item in configurations]
+    if None in rows:
         # fork, because a spawned child would import the main module, which under Snakemake is the
         # whole job script
         context = get_context("fork")
-        with ProcessPoolExecutor(
-            min(workers, len(configurations)), context, initializer=_begin_child
-        ) as pool:
+        with ProcessPoolExecutor(workers, context, initializer=_begin_child) as pool:
             rows = list(pool.map(job, configurations))
     statuses = [row.status for row in rows]
     if "compile_error" in statuses and "compiled" not in statuses:
@@ -138,7 +136,12 @@ def _unmet(kernel: Kernel, arch: str) -> str:
     return ""
 
 
-def _compile(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str]) -> Resource:
+def _compile(
+    kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str], kept: bool = False
+) -> Any:
+    """Return the `Resource` of a configuration and its objection. With `kept`, None if it has to be
+    compiled.
+    """
     configuration, objection = item
     row: dict[str, Any] = {
         "kernel": kernel.name,
@@ -165,10 +168,12 @@ def _compile(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration,
     }
     key = _key(compiler, arch, source, kernel.digest, row)
     binary = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}"
-    if kept := store.take(key):
-        made, built = kept.split(b"\n", 1)
+    if found := store.take(key):
+        made, built = found.split(b"\n", 1)
         write_whole(binary, built)
         return Resource(**json.loads(made))
+    if kept:
+        return None
     # the functions of such headers are host functions too, which NVRTC refuses
     if libraries and compiler == "nvrtc":
         options.append("-default-device")
@@ -209,9 +214,9 @@ def _key(compiler: str, arch: str, *sources: Any) -> str:
 
 
 @lru_cache
-def _code() -> list[str]:
-    """Return the text of this package: what it reads from a compiler's output is kept too."""
-    return [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
+def _code() -> str:
+    """Return a digest of this package: what it reads from a compiler's output is kept too."""
+    return digest([path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))])
 
 
 def compile_support(kind: str, arch: str, threads: int = 0) -> bytes:

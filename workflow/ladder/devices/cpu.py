@@ -327,12 +327,9 @@ class Cpu(Device):
 
     def check_at_once(self, launch: Launch) -> Errors | None:
         at, times = self._at, 2 * AT_ONCE + 2
-        rows = [skipped(self.given, turn) for turn in range(times)]
-        if times > len(at.results):
-            at.make(extra(self.given, times), times)
+        rows, calls = self._calls(launch, times)
         self._draw(self.given.seed)
         self._poison(times)
-        calls = [launch.bind(*at.addresses(rows[turn], turn)) for turn in range(times)]
         both, done = threading.Barrier(2), [False, False]
 
         def run(mine: int) -> None:
@@ -349,6 +346,15 @@ class Cpu(Device):
             list(pool.map(run, range(2)))
         found = [self._compare(at.results[turn], rows[turn]) for turn in range(2 * AT_ONCE)]
         return max(found, key=lambda errors: errors.worst)
+
+    def _calls(self, launch: Launch, times: int) -> tuple[list[int], list[Call]]:
+        """Return the first rows of A and B of each of several launches, and their calls, with
+        memory for their results.
+        """
+        rows, at = [skipped(self.given, turn) for turn in range(times)], self._at
+        if times > len(at.results):
+            at.make(extra(self.given, times), times)
+        return rows, [launch.bind(*at.addresses(row, turn)) for turn, row in enumerate(rows)]
 
     def limit(self, half: bool) -> None:
         if half and cores() == 1:
@@ -391,11 +397,7 @@ class Cpu(Device):
         return int(at[-2]), int(at[-1]), float(result[at]), float(first[at])
 
     def sample(self, launch: Launch, times: int, cold: bool = False, fresh: bool = False) -> Sample:
-        at = self._at
-        rows = [skipped(self.given, turn) for turn in range(times)]
-        if times > len(at.results):
-            at.make(extra(self.given, times), times)
-        calls = [launch.bind(*at.addresses(rows[turn], turn)) for turn in range(times)]
+        rows, calls = self._calls(launch, times)
         fresh = fresh and times > 1 and can_refresh(self.given)
         if fresh:
             changed = fresh_rows(self._random, self.given, rows[-1])

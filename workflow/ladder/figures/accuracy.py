@@ -68,7 +68,8 @@ def _against_k(
     axes: Axes, rows: pd.DataFrame, classes: Mapping[str, tuple[list[str], str]]
 ) -> None:
     """Draw the largest error of an element at each K: a line for each kernel of a class of up to
-    `FEW`, for others the median with bars from the smallest to the largest error.
+    `FEW`, for others the median with bars from the smallest to the largest error. Then draw the
+    bound of an element, a line for each precision.
     """
     for members, color in classes.values():
         mine = rows[rows["kernel"].isin(members) & (rows["component_error"] > 0)]
@@ -76,10 +77,6 @@ def _against_k(
             at = drawn.groupby("k")["component_error"].agg(["min", "median", "max"]).sort_index()
             axes.vlines(at.index, at["min"], at["max"], color=color, lw=1.6, zorder=2)
             axes.plot(at.index, at["median"], "o-", color=color, ms=5.0, zorder=4)
-
-
-def _bounds(axes: Axes, rows: pd.DataFrame, classes: Mapping[str, tuple[list[str], str]]) -> None:
-    """Draw the bound of an element against K, a line for each precision."""
     bounded = rows.dropna(subset="component_bound").sort_values("k")
     for _, bound in bounded.groupby(bounded["precision"].fillna(""), sort=False):
         color = next(
@@ -98,7 +95,6 @@ def accuracy(data: View) -> Figure:
     figure, (by_element, by_speed) = panels(2, height)
     classes = _classes(data)
     _against_k(by_element, rows, classes)
-    _bounds(by_element, rows, classes)
     by_element.set(
         title="largest error of an element", xlabel="K (log)", ylabel=r"$|C-R|\,/\,(|A||B|)$ (log)"
     )

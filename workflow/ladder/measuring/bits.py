@@ -9,10 +9,10 @@ correct, so bits decide nothing about that.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import filterfalse
+from typing import Any
 
 from ladder.devices.operands import REPEATED_ROWS
 from ladder.measuring.gauntlet import STEPS, describe
-from ladder.measuring.verdict import Difference
 from ladder.model.problem import Problem
 
 TIMES = 8
@@ -66,14 +66,14 @@ def launches(problem: Problem, kind: str, unmet: Callable[[Problem], str]) -> It
 
 
 def compare(
-    found: dict[str, Difference | None],
+    found: dict[str, Any],
     asked: Asked,
     of_first: Problem,
     differ: Callable[[int], tuple[int, int, float, float] | None],
     is_first: bool,
 ) -> None:
     """Add to what was `found`, by question, the first difference of a result from the first one, or
-    None. `differ` looks for it, as `Device.differ`, by the number of rows that differ. The first
+    None: the fields of a `verdict.Difference`. `differ` looks for it, as `Device.differ`, by the number of rows that differ. The first
     result differs from itself where the same row of A gave another row.
     """
     question, rows = asked.question, of_first.m
@@ -87,5 +87,13 @@ def compare(
         if question == "every_launch":
             found.clear()  # chance would answer all other questions
         row, column, got, other = different
-        place = describe(asked.problem), row, column, got
-        found[question] = Difference(question, *place, describe(of_first), row % rows, other)
+        found[question] = {
+            "question": question,
+            "problem": describe(asked.problem),
+            "row": row,
+            "column": column,
+            "got": got,
+            "other_problem": describe(of_first),
+            "other_row": row % rows,
+            "other": other,
+        }

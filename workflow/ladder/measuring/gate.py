@@ -30,8 +30,8 @@ not verified; it is.
 FAILED, SLOWER, PASSED = "failed", "slower", "passed"
 RESULTS = {FAILED: 1, SLOWER: 3, verdicts.AGAIN: MEASURE_AGAIN, PASSED: 0}
 """The results of a gate, the gravest first, with their exit codes."""
-REMOVED = "removed"
-"""The verdict on what only the base has."""
+APART = REMOVED, UNCOMPARED = "removed", "not compared"
+"""The verdicts on what only the base has, and on what a side does not compute."""
 ERROR_RATE = 0.05
 """The most gates of unchanged code that call anything faster or slower, as a share."""
 FEWEST, MOST = 6, 12
@@ -261,6 +261,6 @@ def _unmeasured(pair: Pair) -> Verdict:
         for role, side in pair.sides.items()
         if role != CONTROL
     ]
-    verdict = "new" if base.status == ABSENT else "not compared"
+    verdict = "new" if base.status == ABSENT else UNCOMPARED
     verdict = REMOVED if head.status == ABSENT else verdict
     return Verdict(PASSED if passes else FAILED, verdict, "; ".join(words))

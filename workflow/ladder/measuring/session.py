@@ -97,7 +97,7 @@ class Session:
             self.start()
             self._child, self._next = self._next, None
             assert self._child
-            self._child.open()
+            self._child.open(self.support)
             self.children += 1
             if self.environment:
                 self._check_alike(self._child.attributes)
@@ -105,11 +105,10 @@ class Session:
                 self.start()
         return self._child
 
-    def start(self) -> None:
-        """Start the next worker, which leaves the device alone."""
-        self._next = self._next or Child(
-            self.kind, self.uuid, self.support, self.lock, self.library
-        )
+    def start(self, started: Child | None = None) -> None:
+        """Start the next worker, which leaves the device alone, unless it was `started` before."""
+        kept = self._next or started
+        self._next = kept or Child(self.kind, self.uuid, self.lock, self.library)
 
     def _check_alike(self, attributes: Mapping[str, Any]) -> None:
         """Raise `InputError` if the worker has other libraries, or another device, than

@@ -123,20 +123,21 @@ class Child:
     opened the device.
     """
 
-    def __init__(
-        self, kind: str, uuid: str, support: Path, lock: int | None, library: str = ""
-    ) -> None:
+    def __init__(self, kind: str, uuid: str, lock: int | None, library: str = "") -> None:
         """Start the process, which leaves the device alone until it has to `open` it."""
         self.busy_us = 0.0
-        self._opening, self._lock = protocol.Open(kind, uuid, support, library), lock
+        self.kind, self.uuid, self._lock, self.library = kind, uuid, lock, library
         self._start()
 
-    def open(self) -> None:
-        """Open the device. Raises `InputError` if that fails in a second process too."""
+    def open(self, support: Path) -> None:
+        """Open the device, with the file of the pipeline's own device code. Raises `InputError` if
+        that fails in a second process too.
+        """
         self.oom_kills = oom_kills()
+        request = protocol.Open(self.kind, self.uuid, support, self.library)
         for last in (False, True):
             try:
-                (answer,) = self.ask(self._opening, START_SECONDS)
+                (answer,) = self.ask(request, START_SECONDS)
                 assert isinstance(answer, Opened)
                 self.attributes = answer.attributes
                 """What the device, and the libraries in the child, are."""
@@ -145,8 +146,7 @@ class Child:
                 self.close()
                 if last:
                     raise InputError(
-                        f"{self._opening.uuid}: the device cannot be opened: {failure.reason}; "
-                        f"{NO_FAULT}"
+                        f"{self.uuid}: the device cannot be opened: {failure.reason}; {NO_FAULT}"
                     ) from None
             except InputError:
                 self.close()
@@ -157,9 +157,9 @@ class Child:
         self.connection, childs_end = pipe()
         self.errors = tempfile.TemporaryFile()
         self.mark = f"{os.getpid()}-{next(_numbers)}"
-        of, descriptors = self._opening, [childs_end.fileno()]
-        settings = {"CUDA_VISIBLE_DEVICES": of.uuid} if of.kind == "cuda" else IDLE
-        words = str(childs_end.fileno()), of.kind, of.library
+        descriptors = [childs_end.fileno()]
+        settings = {"CUDA_VISIBLE_DEVICES": self.uuid} if self.kind == "cuda" else IDLE
+        words = str(childs_end.fileno()), self.kind, self.library
         # prctl(2), PR_SET_CHILD_SUBREAPER: orphans below this process become its children
         ctypes.CDLL(None).prctl(36, 1)
         try:

@@ -126,8 +126,10 @@ class Trial:
     session: Session
     problem: Problem
     entries: Sequence[Entry]
-    beside: Mapping[str, Entry]
-    """The `RUNG` and the `LAST` try, if there are such."""
+    beside: Callable[[], Mapping[str, Entry | None]]
+    """Returns the `RUNG` and the `LAST` try, as far as there are such. Asked before times are
+    taken.
+    """
     report: Callable[[str], None]
     """Called with the current step."""
     judged: dict[Candidate, Judged]
@@ -252,7 +254,7 @@ class Trial:
 
     def _time(self, group: Sequence[Entry]) -> None:
         """Time configurations in the same rounds, beside others."""
-        beside = {role: replace(entry) for role, entry in self.beside.items()}
+        beside = {role: replace(entry) for role, entry in self.beside().items() if entry}
         for entry in group:
             entry.beside = beside
         entries = {entry.candidate: entry for entry in [*group, *beside.values()]}

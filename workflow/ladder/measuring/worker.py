@@ -182,11 +182,16 @@ class Worker:
         return files[0].unmet_need(chosen, given) if files else ""
 
     def _launch(self, candidate: Candidate, files: Files) -> Launch:
-        """Return a candidate's launch on the present problem, made from its files."""
+        """Return a candidate's launch on the present problem, made from its files, if the problem
+        has what it needs.
+        """
+        if need := self._unmet_need(candidate, files, self.device.given):
+            raise Refused("not_supported", need)
+        return self._made(candidate, files)
+
+    def _made(self, candidate: Candidate, files: Files) -> Launch:
         given = self.device.given
         chosen = Configuration.of(given.element_type, candidate.configuration)
-        if need := self._unmet_need(candidate, files, given):
-            raise Refused("not_supported", need)
         if files is None:
             launch = self.device.baseline(candidate.name, dict(chosen.parameters))
         else:
@@ -225,7 +230,7 @@ class Worker:
             found: list[Verdict] = []
             try:
                 self._use(problem)
-                launch = self._launch(candidate, files)
+                launch = self._made(candidate, files)  # `problems_for` meets what it needs
                 while len(found) < LAUNCHES and (not found or found[-1].status == "correct"):
                     found.append(self._judge(launch, problem))
             except Refused as refusal:
@@ -291,7 +296,7 @@ class Worker:
                 break
         if first:
             device.free(first[1])
-        yield protocol.Compared({name: each and vars(each) for name, each in found.items()})
+        yield protocol.Compared(found)
 
     def _computed(self, asked: bits.Asked, candidate: Candidate, files: Files) -> Any:
         """Return operands at new addresses, with the result of a launch."""

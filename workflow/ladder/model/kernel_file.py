@@ -106,8 +106,11 @@ def header_of(path: Path) -> tuple[str, str, str] | None:
     `.yaml` beside one that has none, else "". Return None if there is no header.
 
     A header in the file begins with as many blank lines as are before it, so that messages name
-    lines of the file.
+    lines of the file. Raises `InputError` for a file that cannot be read, and for a pipe or a
+    device: to read it could take forever.
     """
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: a pipe, a device or a folder; expected a regular file")
     text, beside = yaml_schema.read(path), path.with_suffix(".yaml")
     if match := _HEADER.match(text):
         return text, "\n" * text[: match.start(1)].count("\n") + match[1], ""

@@ -3,8 +3,8 @@ where a version of Snakemake no longer has it.
 
 - `Run`: the logger's name, and its events, which are those of the package
   `snakemake-interface-logger-plugins` (tests/workflow/test_result.py).
-- `shown`: the queue by which a logger plugin gets the same events in a thread
-  (tests/workflow/test_result.py).
+- `ended`: the queue by which a logger plugin gets the same events in a thread
+  (tests/workflow/test_result.py), and the timers that wake the scheduler (tests/unit/test_stages.py).
 - `submits`: `workflow.use_threads` (tests/workflow/test_options.py).
 - `workflow.is_main_process` and `workflow.overwrite_configfiles` in `rules/common.smk`
   (tests/workflow/test_options.py, tests/workflow/test_pipeline.py).
@@ -23,6 +23,7 @@ where a version of Snakemake no longer has it.
 import logging
 import logging.handlers
 import sys
+import threading
 from typing import Any
 
 from ladder.core import clock
@@ -50,11 +51,16 @@ class Run(logging.Handler):
             self.errors.append(record.getMessage())
 
 
-def shown() -> None:
-    """Wait until a logger plugin has shown what happened so far."""
+def ended() -> None:
+    """Wait until a logger plugin has shown what happened so far. Stop timers: Snakemake's scheduler
+    sets one for a second later each time it starts jobs, and the process would wait for it.
+    """
     for handler in LOGGER.handlers:
         if isinstance(handler, logging.handlers.QueueHandler):
             handler.queue.join()  # type: ignore[attr-defined]
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()
 
 
 def submits(workflow: Any) -> bool:

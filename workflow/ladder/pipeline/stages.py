@@ -84,7 +84,7 @@ class LogHandler(LogHandlerBase):
         return not (asked.dryrun or asked.verbose or asked.printshellcmds or asked.debug_dag)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show an event. An error here must not end the thread, for which `engine.shown` waits."""
+        """Show an event. An error here must not end the thread, for which `engine.ended` waits."""
         try:
             if self.writes_to_stream:
                 self._show(record)

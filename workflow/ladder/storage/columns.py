@@ -4,7 +4,6 @@ table and Parquet file.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 
@@ -47,14 +46,14 @@ def environment() -> list[Column]:
     """Return the keys of `environment.json`, those within others joined with dots; `.*` at the end
     stands for any name.
     """
-    data: dict[str, Any] = load(SOURCE.read_text(), str(SOURCE))
-    return [Column(name, *column) for name, column in data["environment"].items()]
+    data = load(SOURCE.read_text(), str(SOURCE))["environment"].items()
+    return [Column(name, *column) for name, column in data]
 
 
 @lru_cache
 def tables() -> dict[str, Table]:
     """Return the tables of the dictionary by name."""
-    data: dict[str, Any] = load(SOURCE.read_text(), str(SOURCE))
+    data = load(SOURCE.read_text(), str(SOURCE))
     schemas = {}
     for name, table in data["tables"].items():
         given = data["columns"] | table.get("own", {})
