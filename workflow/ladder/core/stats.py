@@ -88,19 +88,17 @@ def student_t(degrees: float, confidence: float = CONFIDENCE) -> float:
 
     With a = atan(t / sqrt(degrees)) the probability is the integral of cos(x)^(degrees - 1) from 0
     to a, as a share of that to pi/2. For whole degrees of freedom it is a finite sum (Abramowitz
-    and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4). Newton's method finds the
-    angle, and bisection where a step would leave its bounds. Raises `ValueError` for less than one
-    degree of freedom.
+    and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4). Bisection finds the angle.
+    Raises `ValueError` for less than one degree of freedom.
     """
     if degrees < 1:
         raise ValueError("no degrees of freedom")
-    half = degrees / 2
-    steepest = 2 * math.exp(math.lgamma(half + 0.5) - math.lgamma(half)) / math.pi**0.5
+    whole = math.exp(math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2))
 
     def share(angle: float) -> float:
         if degrees % 1:
             heights = np.cos(angle * (NODES + 1) / 2) ** (degrees - 1)
-            return float(steepest * angle / 2 * (WEIGHTS @ heights))
+            return float(angle * (WEIGHTS @ heights) / (math.sqrt(math.pi) * whole))
         odd = degrees % 2
         term, total = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
         for k in range(1 + int(odd), int(degrees), 2):
@@ -108,16 +106,11 @@ def student_t(degrees: float, confidence: float = CONFIDENCE) -> float:
             term *= k / (k + 1) * math.cos(angle) ** 2
         return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
 
-    low, angle, high = 0.0, 0.0, math.pi / 2
+    low, high = 0.0, math.pi / 2
     for _ in range(60):
-        missing = confidence - share(angle)
-        if abs(missing) < 1e-15:
-            break
-        low, high = (angle, high) if missing > 0 else (low, angle)
-        angle += missing / (steepest * math.cos(angle) ** (degrees - 1))
-        if not low < angle < high:
-            angle = (low + high) / 2
-    return math.sqrt(degrees) * math.tan(angle)
+        middle = (low + high) / 2
+        low, high = (middle, high) if share(middle) < confidence else (low, middle)
+    return math.sqrt(degrees) * math.tan((low + high) / 2)
 
 
 def _logarithms(processes: Sequence[ArrayLike]) -> tuple[Any, Any, Any]:
