@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_from_the_start_is_told_first(tmp_path, monkeypatch,
 
 
 def test_two_interrupts_at_once_are_one(virtual_clock):
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     start.interrupt_once()
     try:
         for seconds, counts in ((0.0, True), (0.4, False), (2.0, True)):

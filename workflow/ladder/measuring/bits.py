@@ -73,8 +73,9 @@ def compare(
     is_first: bool,
 ) -> None:
     """Add to what was `found`, by question, the first difference of a result from the first one, or
-    None: the fields of a `verdict.Difference`. `differ` looks for it, as `Device.differ`, by the number of rows that differ. The first
-    result differs from itself where the same row of A gave another row.
+    None: the fields of a `verdict.Difference`. `differ` looks for it, as `Device.differ`, by the
+    number of rows that differ. The first result differs from itself where the same row of A gave
+    another row.
     """
     question, rows = asked.question, of_first.m
     if is_first:
