@@ -218,9 +218,8 @@ def run(
             json.dumps([asdict(launch) for launch, *_ in launches])
         )
         for i, (_, *arrays) in enumerate(launches):
-            if (
-                tool == "pocl"
-            ):  # what is read behind A and B shows; Oclgrind finds the access itself
+            if tool == "pocl":
+                # what is read behind A and B shows; Oclgrind finds the access itself
                 arrays[:2] = [np.append(array, np.full_like(array, np.nan)) for array in arrays[:2]]
             np.savez(folder / f"in{i}.npz", **dict(zip("ABC", arrays, strict=True)))
         log = folder / "oclgrind.log"
