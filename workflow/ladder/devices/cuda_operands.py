@@ -627,8 +627,8 @@ class Operands:
         of_c = self._result(launch), *self.place_c, *draw_c
         of_a = a.address, *a.place, *draw_a, row, *of_c, w, squares, secret, *factors, audit
         for each, draw in zip(scales, scale_draws(drawn), strict=False):  # that they are unchanged
-            of_scale = each.address, *each.place, *draw, 0, 0, 0, secret, w, squares, audit
-            self._support.queue("audit_b_float32", layout, *of_scale)
+            of_scale = each.address, *each.place, *draw, audit
+            self._support.queue("audit_scales", f"P{OF_PLACE}{OF_DRAW}P", *of_scale)
         layout = f"P{OF_PLACE}{OF_DRAW}qP{OF_PLACE}{OF_DRAW}PPQddP"
         blocks = min(max(a.place.rows, a.place.ld), most)
         self._queue("audit_a", layout, *of_a, blocks=blocks, matrices=a.place.matrices)

@@ -152,9 +152,12 @@ HD double factor_at(Draw d, long long row, long long col) {
   return scale_of(d, d.matrix, (along ? col : row) / d.block, d.matrix ? (along ? row : col) / d.block : along ? row : col);
 }
 
+// An element of the scales of A (matrix 3) or of B as it lies in memory.
+HD double scale_at(Draw d, long long row, long long col) { return d.matrix == 3 ? scale_of(d, 0, row, col) : scale_of(d, 1, col, row); }
+
 // The element at a row and a column of a matrix as it lies in memory.
 HD double stored(Draw d, long long row, long long col) {
-  if (d.matrix > 2) return d.matrix == 3 ? scale_of(d, 0, row, col) : scale_of(d, 1, col, row);
+  if (d.matrix > 2) return scale_at(d, row, col);
   if (row == d.fresh) d.seed = mix(~d.seed);
   return operand(d, d.transposed ? col : row, d.transposed ? row : col);  // one call: the compiler inlines each
 }

@@ -295,6 +295,17 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
 
 }  // namespace
 
+// Changed elements of scales and around them, for the audit.
+extern "C" __global__ void __launch_bounds__(THREADS) audit_scales(const float* buffer, Place p, Draw d, double* audit) {
+  double changed = 0;
+  for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < p.total; i += (long long)gridDim.x * THREADS) {
+    const Spot at(p, i);
+    changed += ((const unsigned*)buffer)[i] != (at.inside ? bits((float)scale_at(d, at.row, at.col)) : canary<float>(i));
+  }
+  changed = total_of(changed);
+  if (threadIdx.x == 0) atomicAdd(&audit[1], changed);
+}
+
 #define FOR_TYPE(NAME, T, OUT)                                                                                                                 \
   extern "C" __global__ void fill_##NAME(T* buffer, Place p, Draw d) { fill(buffer, p, d); }                                                   \
   extern "C" __global__ void draw_wide_##NAME(Draw d, long long skip, long long count, long long rows, long long cols, double* out, int absolute) { \
