@@ -29,7 +29,7 @@ global_writes: M * N
 // What holds it back: the way from the L2. A step of a 128 x 128 tile brings 32 KiB for 512 clocks of multiplying.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_ring.cuh"
 

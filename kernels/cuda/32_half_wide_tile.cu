@@ -34,7 +34,7 @@ global_writes: M * N
 // What holds it back: at the beginning and at the end of a tile the tensor cores wait, for the first box and for C to leave.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_leave.cuh"
 

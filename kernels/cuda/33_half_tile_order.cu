@@ -34,7 +34,7 @@ global_writes: M * N
 // What holds it back: while a tile's sums are rounded and written to the slots, the tensor cores have nothing to do.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_tiles.cuh"
 

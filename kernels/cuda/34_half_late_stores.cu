@@ -31,7 +31,7 @@ global_writes: batch * M * N
 // What holds it back: the way from the L2 again. Each block brings its own 48 KiB a step.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_tiles.cuh"
 

@@ -39,7 +39,7 @@ global_writes: batch * M * N
 // What holds it back: the 132 SMs, and a number of tiles that they do not divide.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_tiles.cuh"
 

@@ -45,7 +45,7 @@ global_writes: batch * M * N
 // What holds it back: a cluster must find all its SMs within one group of SMs, and the sums travel once.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_leave.cuh"
 #include "half_slices.cuh"

@@ -40,7 +40,7 @@ global_writes: M * N
 // What holds it back: power. Tensor cores that are at work all the time draw more than the board may, and the clock falls.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_tiles.cuh"
 

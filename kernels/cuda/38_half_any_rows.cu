@@ -51,7 +51,7 @@ global_writes: M * K + K * N + M * N
 // What holds it back: two launches, and the copies' way through memory.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_leave.cuh"
 #include "half_slices.cuh"

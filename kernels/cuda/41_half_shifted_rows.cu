@@ -49,7 +49,7 @@ global_writes: M * N
 // What holds it back: every piece passes through shared memory twice before it is multiplied, and shifting takes instructions.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_leave.cuh"
 #include "half_shifted.cuh"

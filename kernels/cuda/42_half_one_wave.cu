@@ -56,7 +56,7 @@ constexpr int STAGE_BYTES = Operand<BM, TRANS_A>::BYTES + Operand<BN, !TRANS_B>:
 constexpr int STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
 
 struct Traits {
-  static constexpr bool SWAPPED = true, PING_PONG = false;
+  static constexpr bool SWAPPED = true, PING_PONG = false, LIGHT = false;
 };
 #include "half_leave.cuh"
 #include "half_slices.cuh"

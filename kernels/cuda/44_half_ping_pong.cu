@@ -37,7 +37,7 @@ global_writes: batch * M * N
 // What holds it back: a warpgroup's tile has half as many elements as the registers of both would hold, and so needs more bytes a product.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = true;
+  static constexpr bool SWAPPED = false, PING_PONG = true, LIGHT = false;
 };
 #include "half_tiles.cuh"
 

@@ -40,7 +40,7 @@ global_writes: batch * M * N
 // What holds it back: the sums. The tensor cores add the products of 8 bits with 14 significant bits and cut off the rest.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_tiles.cuh"
 

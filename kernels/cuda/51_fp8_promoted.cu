@@ -42,7 +42,7 @@ global_writes: batch * M * N
 // What holds it back: registers. FP32 sums and two pieces leave no room for a tile of 128 x 256 with pieces of more than 64 columns.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_promoted.cuh"
 

@@ -38,7 +38,7 @@ global_writes: M * N
 // What holds it back: as in rung 51, registers. A piece lies in one block of columns, so its width divides 128.
 
 struct Traits {
-  static constexpr bool SWAPPED = false, PING_PONG = false;
+  static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
 #include "half_promoted.cuh"
 

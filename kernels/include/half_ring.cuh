@@ -1,7 +1,7 @@
 // A ring of stages in shared memory, between the warp that fills them and the warpgroups that multiply. BM, BN and STAGES are the kernel's
 // parameters: its block has a BM x BN tile of C, and a warpgroup 64 rows of it. If `SWAPPED` in the kernel's `Traits`, which stand before the
 // include, the operands have changed places: a warpgroup has 64 columns of the tile. With `PING_PONG` each of two
-// warpgroups has tiles of its own.
+// warpgroups has tiles of its own. A `LIGHT` block shares the SM with others.
 #pragma once
 #include "half_share.cuh"
 #include "half_store.cuh"
@@ -109,11 +109,12 @@ struct Ring {
 
 // The 65,536 registers of an SM. A warpgroup that multiplies needs SPAN / 2 a thread for its sums alone. Where a block has one such warpgroup,
 // two blocks are on an SM, and with one warp to fill the ring an even share is enough: 168 a thread. Where it has more, who fills is a whole
-// warpgroup, too, and gives them most of its own.
-constexpr int FILLING = GROUPS == 1 ? 32 : 128, BLOCKS_PER_SM = GROUPS == 1 ? 2 : 1;  // threads that fill; blocks
+// warpgroup, too, and gives them most of its own, unless the block is light: then it has few sums.
+constexpr bool EVEN = GROUPS == 1 || Traits::LIGHT;
+constexpr int FILLING = EVEN ? 32 : 128, BLOCKS_PER_SM = EVEN ? 2 : 1;  // threads that fill; blocks
 __device__ __forceinline__ void registers_of_producer() {
-  if constexpr (GROUPS > 1) give_registers_back<GROUPS == 2 ? 40 : 32>();
+  if constexpr (!EVEN) give_registers_back<GROUPS == 2 ? 40 : 32>();
 }
 __device__ __forceinline__ void registers_of_consumer() {
-  if constexpr (GROUPS > 1) take_registers<GROUPS == 2 ? 232 : 160>();
+  if constexpr (!EVEN) take_registers<GROUPS == 2 ? 232 : 160>();
 }

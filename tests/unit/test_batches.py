@@ -89,7 +89,8 @@ def test_a_pattern_leaves_out_kernels_without_batches():
     data = {"campaign": "t", "problems": {"cuda": [[8, 8, 8]]}, "batch": 2}
     data |= {"kernels": ["cuda/*"], "element_types": ["bfloat16"]}
     chosen = campaign_file.load(data, "t", ALL).kernels
-    assert {name.split("/")[1][:2] for name in chosen} == {"34", "35", "36", "40", "42", "43", "44"}
+    assert "cuda/30_half_tensor_maps" not in chosen
+    assert {"cuda/34_half_late_stores", "cuda/45_half_shared_sm"} < set(chosen)
 
 
 def test_a_map_of_a_batch_has_three_dimensions(tmp_path):
