@@ -5,7 +5,12 @@ label: one wave
 builds_on: 51_fp8_promoted
 parameters: {BM: 48, BN: 128, SLICES: 1, CM: 1, CN: 1}
 configurations:
-  [{BN: 64, BM: [16, 32, 48, 64, 80, 96, 128], SLICES: [1, 2, 4, 8]}, {BM: [16, 32, 48, 64, 80, 96, 112, 128], SLICES: [1, 2, 3]}]
+  [{BN: 64, BM: [16, 32, 64, 96]}, {BN: 64, BM: 16, SLICES: 2}, {BN: 64, BM: 32, SLICES: 4}, {BN: 64, BM: [48, 96], SLICES: 6},
+   {BN: 64, BM: 16, SLICES: 7}, {BN: 64, BM: [16, 32, 64], SLICES: 8}, {BN: 64, BM: [32, 64], CN: 2}, {BN: 64, BM: [16, 128], SLICES: 3, CN: 2},
+   {BN: 64, BM: [32, 64, 96], SLICES: 4, CN: 2}, {BN: 64, BM: [32, 64, 128], CN: 4}, {BN: 64, BM: [64, 128], SLICES: 2, CN: 4},
+   {BN: 64, BM: [16, 32, 48], SLICES: 4, CM: 2}, {BN: 64, BM: [32, 48], CM: 4}, {BN: 64, BM: [48, 64], SLICES: 2, CM: 4},
+   {BM: 48}, {BM: 16, SLICES: 4}, {BM: 96, CN: 4}, {BM: [48, 128], CM: 4}, {BM: [32, 48], SLICES: 2, CM: 4},
+   {BN: 192, BM: [48, 96], CM: 2}, {BN: 192, BM: 64, SLICES: 4, CM: 2}, {BN: 192, BM: 64, CM: 4}]
 element_types: [float8_e4m3, float8_e4m3_float16]
 layouts: [nt]
 batch: true
@@ -19,8 +24,9 @@ tensor_maps:
   - {of: A, box: [128, BM // CN], swizzle: 128}
   - {of: B, box: [128, BN // CM], swizzle: 128}
 requires:
-  - BM % 16 == 0 and BM >= 16 and (BM <= 96 or BM == 112 and BN == 128 or BM == 128)
-  - BN == 64 or BN == 128
+  - BM % 16 == 0 and BM >= 16 and BM <= 128
+  - BN == 64 or BN == 128 or BN == 192
+  - BN == 128 or BM != 112
   - CM == 1 or CM == 2 or CM == 4
   - CN == 1 or CN == 2 or CN == 4
   - BM // CN % 8 == 0
@@ -42,7 +48,7 @@ global_writes: batch * M * N
 
 constexpr int STAGE_BYTES = (BM + BN) * 128;
 constexpr int STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
-constexpr int PIECE = BN == 64 && BM > 80 ? BM / 2 : BM;  // rows that are multiplied together
+constexpr int PIECE = BN != 128 && BM > 80 ? BM / 2 : BM;  // rows that are multiplied together
 
 struct Traits {
   static constexpr bool SWAPPED = true, PING_PONG = false;
