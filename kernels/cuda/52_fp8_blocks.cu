@@ -40,7 +40,7 @@ global_writes: M * N
 struct Traits {
   static constexpr bool SWAPPED = false, PING_PONG = false, LIGHT = false;
 };
-#include "half_promoted.cuh"
+#include "half_promoted_tiles.cuh"
 
 extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, Out* __restrict__ C,

@@ -25,7 +25,7 @@ __device__ __forceinline__ void leave_cluster() {
 // The threads that multiply call it with their sums, when the block's last stage has been multiplied. What the others send is announced at
 // barrier `come`. The other threads call cluster_arrive() when they are done with the ring, and cluster_wait().
 template <int TILES = 1>
-__device__ __forceinline__ void add_slices(const float (&sum)[SPAN / 2], uint8_t* shared, uint32_t come, int slice, T* C, int ldc, int row,
+__device__ __forceinline__ void add_slices(const float (&sum)[SPAN / 2], uint8_t* shared, uint32_t come, int slice, Out* C, int ldc, int row,
                                            int column, int M, int N, float alpha, float beta) {
   const uint32_t memory = shared_address(shared);
   const int thread = threadIdx.x;
@@ -69,11 +69,21 @@ __device__ __forceinline__ void add_slices(const float (&sum)[SPAN / 2], uint8_t
   }
 }
 
+// All steps of a block, with sums that stay in the tensor cores.
+struct Multiply {
+  template <class Ring>
+  __device__ __forceinline__ void operator()(Ring& ring, float (&sum)[SPAN / 2], int steps) const {
+    for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
+    ring.finish(sum, steps);
+  }
+};
+
 // All of a block's work in a cluster that has CM x CN tiles, each with SLICES slices: the ring is filled by tensor maps. Without slices, `store`
 // takes a warpgroup's sums, its number, and the first row and column of the tile.
-template <int CM, int CN, class Store>
-__device__ __forceinline__ void multiply_slices(uint8_t* shared, int M, int N, int K, float alpha, float beta, T* C, int ldc,
-                                                const TensorMap& a_map, const TensorMap& b_map, const Store& store) {
+template <int CM, int CN, class Store, class Steps = Multiply>
+__device__ __forceinline__ void multiply_slices(uint8_t* shared, int M, int N, int K, float alpha, float beta, Out* C, int ldc,
+                                                const TensorMap& a_map, const TensorMap& b_map, const Store& store,
+                                                const Steps& multiply_steps = {}) {
   constexpr int TILES = CM * CN, AT_BARRIERS = RING_OR_SUMS, AT_COME = AT_BARRIERS + STAGES * 16;
   const uint32_t come = shared_address(shared) + AT_COME;
   if (SLICES > 1 && threadIdx.x == CONSUMERS) barrier_init(come, 1);
@@ -95,8 +105,7 @@ __device__ __forceinline__ void multiply_slices(uint8_t* shared, int M, int N, i
   } else {
     registers_of_consumer();
     float sum[SPAN / 2];
-    for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
-    ring.finish(sum, steps);
+    multiply_steps(ring, sum, steps);
     if constexpr (SLICES > 1)
       add_slices<TILES>(sum, shared, come, slice, C, ldc, row, column, M, N, alpha, beta);
     else
