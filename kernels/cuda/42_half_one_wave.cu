@@ -1,9 +1,9 @@
 /*---
 title: Half precision, one wave
-idea: a tile of just the height with which all tiles of C run at once, and the blocks of a cluster share operands, or K, or both
+idea: a tile of just the height or width with which all tiles of C run at once, and the blocks of a cluster share operands, or K, or both
 builds_on: 40_half_fitted_tile
 made_for: "512"
-parameters: {BM: 48, BN: 128, SLICES: 1, CM: 1, CN: 1}
+parameters: {BM: 48, BN: 128, SLICES: 1, CM: 1, CN: 1, EXCHANGED: 1}
 configurations:
   [{BN: 64, BM: [32, 48, 64, 80, 96]}, {BN: 64, BM: [16, 32], SLICES: 2}, {BN: 64, BM: [32, 96, 208], SLICES: 4},
    {BN: 64, BM: [48, 96], SLICES: 6}, {BN: 64, BM: [32, 64, 112, 128], SLICES: 8}, {BN: 64, BM: [32, 64], CN: 2},
@@ -19,22 +19,26 @@ layouts: [nn, nt, tn, tt]
 batch: true
 where:
   high: ceil_div(BM, 64) * 64 if TRANS_A else BM  # of op(A) in a stage: whole strips of 64 if its rows run across K
-  stages: "min(8, 232440 // ((high + BN) * 128 + 16))"  # as many as fit
-  sums: 2 * (SLICES - 1) * ceil_div(BM // 8, SLICES) * BN * 32  # bytes that are sent, and that come
-block: ["2 * BN + (128 if BN > 64 else 32)"]
+  wide: BN if TRANS_B else ceil_div(BN, 64) * 64  # of op(B), likewise
+  stages: "min(8, 232440 // ((high + wide) * 128 + 16))"  # as many as fit
+  side: BN if EXCHANGED else BM  # 64 of it for each warpgroup
+  sums: 2 * (SLICES - 1) * ceil_div(BM * BN // side // 8, SLICES) * side * 32  # bytes that are sent, and that come
+block: ["2 * BN + (128 if BN > 64 else 32) if EXCHANGED else 2 * BM + (128 if BM > 64 else 32)"]
 grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)", batch]
-dynamic_shared: max(stages * (high + BN) * 128, sums) + stages * 16 + 8
+dynamic_shared: max(stages * (high + wide) * 128, sums) + stages * 16 + 8
 tensor_maps:
   - {of: A, box: [64, (64 if TRANS_A else BM) // CN], swizzle: 128}
   - {of: B, box: [64, (BN if TRANS_B else 64) // CM], swizzle: 128}
 requires:
-  - BM % 16 == 0 and BM >= 16 and BM <= 256
-  - BN == 64 or BN == 128 or BN == 192
-  - BN < 192 or BM <= 192
+  - EXCHANGED == 0 or EXCHANGED == 1
+  - BM % (16 if EXCHANGED else 64) == 0 and BM >= 16 and BM <= (256 if EXCHANGED else 192)
+  - BN % (64 if EXCHANGED else 16) == 0 and BN >= 16 and BN <= (192 if EXCHANGED else 256)
+  - (BN if EXCHANGED else BM) < 192 or (BM if EXCHANGED else BN) <= 192
   - CM == 1 or CM == 2 or CM == 4
   - CN == 1 or CN == 2 or CN == 4
   - SLICES >= 1 and CM * CN * SLICES <= 8
-  - (SLICES - 1) * ceil_div(BM // 8, SLICES) * BN * 64 <= 232000
+  - (SLICES - 1) * ceil_div((BM if EXCHANGED else BN) // 8, SLICES) * (BN if EXCHANGED else BM) * 64 <= 232000
+  - EXCHANGED or TRANS_B == 0 or BN // CM % 8 == 0  # the swizzle repeats every eight rows
 architecture: sm_90a
 global_reads: batch * K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
 global_writes: batch * M * N
@@ -56,19 +60,22 @@ constexpr int STAGE_BYTES = Operand<BM, TRANS_A>::BYTES + Operand<BN, !TRANS_B>:
 constexpr int STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
 
 struct Traits {
-  static constexpr bool SWAPPED = true, PING_PONG = false;
+  static constexpr bool SWAPPED = EXCHANGED, PING_PONG = false;
 };
 #include "half_leave.cuh"
 #include "half_slices.cuh"
 
-static_assert(STAGES * 64 >= BM, "all sums have room in the ring");
+static_assert(STAGES * 64 >= SPAN, "all sums have room in the ring");
 
 extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, BATCH_PARAMETER const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   C += (BATCH ? blockIdx.z : 0) * (BATCH_ARGUMENT).stride_c;
-  multiply_slices<CM, CN>(shared, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](float (&sum)[BM / 2], int group, int row, int column) {
-    leave_by_columns(sum, shared + A_BYTES + group * STRIP, STAGE, C, ldc, row, column + group * 64, M, N, alpha, beta);
+  multiply_slices<CM, CN>(shared, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](auto& sum, int group, int row, int column) {
+    if constexpr (EXCHANGED)
+      leave_by_columns(sum, shared + A_BYTES + group * STRIP, STAGE, C, ldc, row, column + group * 64, M, N, alpha, beta);
+    else
+      leave_by_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha, beta);
   });
 }
