@@ -20,12 +20,14 @@ batch: true
 where:
   high: ceil_div(BM, 64) * 64 if TRANS_A else BM  # of op(A) in a stage: whole strips of 64 if its rows run across K
   wide: BN if TRANS_B else ceil_div(BN, 64) * 64  # of op(B), likewise
-  stages: "min(8, 232440 // ((high + wide) * 128 + 16))"  # as many as fit
   side: BN if EXCHANGED else BM  # 64 of it for each warpgroup
-  sums: 2 * (SLICES - 1) * ceil_div(BM * BN // side // 8, SLICES) * side * 32  # bytes that are sent, and that come
+  span: BM if EXCHANGED else BN  # the other one
+  steps: ceil_div(ceil_div(K, 64), SLICES)
+  stages: "min(8, 231424 // ((high + wide) * 128), max(steps, ceil_div(span, 64)))"  # as many as fit, but no more than K fills or sums need
+  sums: 2 * (SLICES - 1) * ceil_div(span // 8, SLICES) * side * 32  # bytes that are sent, and that come
 block: ["2 * BN + (128 if BN > 64 else 32) if EXCHANGED else 2 * BM + (128 if BM > 64 else 32)"]
 grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)", batch]
-dynamic_shared: max(stages * (high + wide) * 128, sums) + stages * 16 + 8
+dynamic_shared: 1024 + max(stages * (high + wide) * 128, sums)
 tensor_maps:
   - {of: A, box: [64, (64 if TRANS_A else BM) // CN], swizzle: 128}
   - {of: B, box: [64, (BN if TRANS_B else 64) // CM], swizzle: 128}
@@ -37,7 +39,7 @@ requires:
   - CM == 1 or CM == 2 or CM == 4
   - CN == 1 or CN == 2 or CN == 4
   - SLICES >= 1 and CM * CN * SLICES <= 8
-  - (SLICES - 1) * ceil_div((BM if EXCHANGED else BN) // 8, SLICES) * (BN if EXCHANGED else BM) * 64 <= 232000
+  - (SLICES - 1) * ceil_div((BM if EXCHANGED else BN) // 8, SLICES) * (BN if EXCHANGED else BM) * 64 <= 231424
   - EXCHANGED or TRANS_B == 0 or BN // CM % 8 == 0  # the swizzle repeats every eight rows
 architecture: sm_90a
 global_reads: batch * K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
@@ -57,7 +59,8 @@ global_writes: batch * M * N
 #include "half_operand.cuh"
 
 constexpr int STAGE_BYTES = Operand<BM, TRANS_A>::BYTES + Operand<BN, !TRANS_B>::BYTES;
-constexpr int STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
+constexpr int BEFORE = 1024;  // bytes before the ring, for barriers
+constexpr int STAGES = (232448 - BEFORE) / STAGE_BYTES < 8 ? (232448 - BEFORE) / STAGE_BYTES : 8;
 
 struct Traits {
   static constexpr bool SWAPPED = EXCHANGED, PING_PONG = false;
@@ -72,10 +75,11 @@ extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bou
          int ldc, BATCH_PARAMETER const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   C += (BATCH ? blockIdx.z : 0) * (BATCH_ARGUMENT).stride_c;
-  multiply_slices<CM, CN>(shared, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](auto& sum, int group, int row, int column) {
+  uint8_t* const ring = shared + BEFORE;
+  multiply_slices<CM, CN, -BEFORE>(ring, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](auto& sum, int group, int row, int column) {
     if constexpr (EXCHANGED)
-      leave_by_columns(sum, shared + A_BYTES + group * STRIP, STAGE, C, ldc, row, column + group * 64, M, N, alpha, beta);
+      leave_by_columns(sum, ring + A_BYTES + group * STRIP, STAGE, C, ldc, row, column + group * 64, M, N, alpha, beta);
     else
-      leave_by_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha, beta);
+      leave_by_rows(sum, ring + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha, beta);
   });
 }
