@@ -5,15 +5,18 @@ builds_on: 40_half_fitted_tile
 made_for: "512"
 parameters: {BM: 48, BN: 128, SLICES: 1, CM: 1, CN: 1, EXCHANGED: 1}
 configurations:
-  [{BN: 64, BM: [32, 48, 64, 80, 96]}, {BN: 64, BM: [16, 32], SLICES: 2}, {BN: 64, BM: [32, 96, 208], SLICES: 4},
+  [{BN: 64, BM: [32, 48, 64, 80, 96, 128]}, {BN: 64, BM: [16, 32], SLICES: 2}, {BN: 64, BM: [32, 96, 208], SLICES: 4},
    {BN: 64, BM: [48, 96], SLICES: 6}, {BN: 64, BM: [32, 64, 112, 128], SLICES: 8}, {BN: 64, BM: [32, 64], CN: 2},
-   {BN: 64, BM: 64, SLICES: 4, CN: 2}, {BN: 64, BM: 32, CN: 4}, {BN: 64, BM: [64, 208], CM: 2}, {BN: 64, BM: 64, SLICES: 2, CM: 2},
-   {BN: 64, BM: [64, 80, 96, 112], SLICES: 4, CM: 2}, {BN: 64, BM: [32, 48, 96, 112, 128], CM: 4}, {BN: 64, BM: 96, SLICES: 2, CM: 4},
-   {BM: 48}, {BM: [48, 96], SLICES: 3}, {BM: 16, SLICES: 4}, {BM: 32, SLICES: 6}, {BM: [16, 32], CN: 2},
+   {BN: 64, BM: 64, SLICES: 4, CN: 2}, {BN: 64, BM: 128, CN: 2}, {BN: 64, BM: 32, CN: 4}, {BN: 64, BM: [64, 208], CM: 2},
+   {BN: 64, BM: 64, SLICES: 2, CM: 2}, {BN: 64, BM: [64, 80, 96, 112], SLICES: 4, CM: 2}, {BN: 64, BM: [32, 48, 96, 112, 128], CM: 4},
+   {BN: 64, BM: 96, SLICES: 2, CM: 4}, {BM: 48}, {BM: [48, 96], SLICES: 3}, {BM: 16, SLICES: 4}, {BM: 32, SLICES: 6}, {BM: [16, 32], CN: 2},
    {BM: [48, 64, 128], SLICES: 2, CN: 2}, {BM: [112, 128], SLICES: 4, CN: 2}, {BM: [96, 144], SLICES: 2, CM: 2},
    {BM: [48, 64], SLICES: 4, CM: 2}, {BM: [80, 96], CM: 4}, {BM: [48, 64, 80], SLICES: 2, CM: 4},
    {BN: 192, BM: 16, SLICES: 2}, {BN: 192, BM: 96, SLICES: 4}, {BN: 192, BM: 48, CM: 2}, {BN: 192, BM: [64, 96], SLICES: 4, CM: 2},
-   {BN: 192, BM: 64, CM: 4}]
+   {BN: 192, BM: 64, CM: 4},
+   {EXCHANGED: 0, BM: 64, BN: 80, SLICES: 4, CM: 2}, {EXCHANGED: 0, BM: 64, BN: [48, 96, 224]}, {EXCHANGED: 0, BM: 64, BN: [96, 128], CM: 2},
+   {EXCHANGED: 0, BM: 64, BN: 16, SLICES: 6}, {EXCHANGED: 0, BM: 64, BN: 80, SLICES: 5}, {EXCHANGED: 0, BM: 64, BN: [32, 96], SLICES: 8},
+   {EXCHANGED: 0, BM: 128, BN: 48, SLICES: 6}, {EXCHANGED: 0, BM: 128, BN: [80, 112], SLICES: 8}]
 element_types: [bfloat16, float16]
 layouts: [nn, nt, tn, tt]
 batch: true
@@ -47,14 +50,16 @@ global_writes: batch * M * N
 ---*/
 // A block of rung 40 does one tile after another, and finds out at run time how high they are. Where C is so small that all tiles run at once,
 // both only take time. Here the height is a parameter as the other sizes are: any multiple of 16, with the operands exchanged as in rung 39. So
-// 1000 x 1000 is 128 tiles of 64 columns and 128 rows, for 132 SMs.
+// 1000 x 1000 is 128 tiles of 64 columns and 128 rows, for 132 SMs. For a tall and thin C it is the width that should fit: with EXCHANGED = 0 the
+// operands stay in place, rows come by 64, and columns by 16. Then 72 columns are one tile of 80.
 //
 // Where even low tiles are too few, the blocks of a cluster share out K of one tile, as in rung 36. Two or four of them may share operands, as in
 // rung 35, so that less comes from the L2: most where rows begin at no multiple of 128 bytes. The sums pass through the ring on their way to C,
-// and are transposed there, so that whole lines leave.
+// and are transposed there if the operands are exchanged, so that whole lines leave. Stages that a short K never fills get no shared memory: then
+// several blocks with one warpgroup are on an SM, and one begins while another ends.
 //
-// What holds it back: nobody else is at work on the SM while a block begins, and while it ends. In TN and TT, A comes in strips of 64 rows
-// (docs/ladder/layouts.md): a lower tile copies more than it needs.
+// What holds it back: if K is long, nobody else is at work on the SM while a block begins, and while it ends. In TN and TT, A comes in strips of
+// 64 rows (docs/ladder/layouts.md), and in NN and TN B in strips of 64 columns: a smaller tile copies more than it needs.
 
 #include "half_operand.cuh"
 
