@@ -70,7 +70,7 @@ __device__ __forceinline__ void add_slices(const float (&sum)[SPAN / 2], uint8_t
 }
 
 // All of a block's work in a cluster that has CM x CN tiles, each with SLICES slices: the ring is filled by tensor maps. Without slices, `store`
-// takes a warpgroup's sums, its number, and the first row and column of the tile.
+// takes a warpgroup's sums, its number, and the first row and column of the tile. The barriers are AT_BARRIERS bytes from the ring's beginning.
 template <int CM, int CN, int AT_BARRIERS = RING_OR_SUMS, class Store>
 __device__ __forceinline__ void multiply_slices(uint8_t* shared, int M, int N, int K, float alpha, float beta, T* C, int ldc,
                                                 const TensorMap& a_map, const TensorMap& b_map, const Store& store) {
