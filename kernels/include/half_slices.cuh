@@ -79,13 +79,13 @@ struct Multiply {
 };
 
 // All of a block's work in a cluster that has CM x CN tiles, each with SLICES slices: the ring is filled by tensor maps. Without slices, `store`
-// takes a warpgroup's sums, its number, and the first row and column of the tile.
-template <int CM, int CN, class Store, class Steps = Multiply>
+// takes a warpgroup's sums, its number, and the first row and column of the tile. The barriers are AT_BARRIERS bytes from the ring's beginning.
+template <int CM, int CN, int AT_BARRIERS = RING_OR_SUMS, class Store, class Steps = Multiply>
 __device__ __forceinline__ void multiply_slices(uint8_t* shared, int M, int N, int K, float alpha, float beta, Out* C, int ldc,
                                                 const TensorMap& a_map, const TensorMap& b_map, const Store& store,
                                                 const Steps& multiply_steps = {}) {
-  constexpr int TILES = CM * CN, AT_BARRIERS = RING_OR_SUMS, AT_COME = AT_BARRIERS + STAGES * 16;
-  const uint32_t come = shared_address(shared) + AT_COME;
+  constexpr int TILES = CM * CN, AT_COME = AT_BARRIERS + STAGES * 16;
+  const uint32_t come = shared_address(shared + AT_COME);
   if (SLICES > 1 && threadIdx.x == CONSUMERS) barrier_init(come, 1);
   Ring<CM, CN, TILES * SLICES> ring(shared, AT_BARRIERS, a_map, b_map);
   const int slice = blockIdx.x / TILES % SLICES, row = (blockIdx.x / (TILES * SLICES) * CM + ring.sharing.cm) * BM;

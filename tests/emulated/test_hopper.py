@@ -20,27 +20,38 @@ from problems import DEVICE, complaint
 from rungs import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
+INCLUDE = ROOT / "kernels" / "include"
 KERNELS = [
-    kernel
+    replace(kernel, configurations=own)
     for kernel in ALL.values()
     if kernel.architecture == "sm_90a" and kernel.path.suffix == ".cu" and not kernel.uses
+    for form in (False, True)
+    if (own := [each for each in kernel.configurations if ("EXCHANGED" in each) == form])
+    or not form
 ]
+"""Rung 42 is here twice: with configurations that exchange the operands, and with those that do
+not.
+"""
 IN_LAYOUTS = [kernel for kernel in KERNELS if len(kernel.layouts) > 1]
 BATCHED = [kernel for kernel in KERNELS if kernel.batch]
 MOST_PRODUCTS = 30_000_000
 """Of a problem: more take too long here."""
 
 
+def legal(kernel: Kernel, layout: str, batched: bool = False) -> list[Configuration]:
+    """Return the legal configurations in a layout, of all element types."""
+    every = kernel.expand({}, kernel.element_types, layouts=[layout], batched=[batched])
+    return [configuration for configuration, objection in every if not objection]
+
+
 def cases() -> list[tuple[Kernel, Configuration]]:
     """Of each kernel the first configuration, in its first element type, or the last, in its last,
     in turns: in other layouts it is compiled in both.
     """
-    pairs = []
-    for place, kernel in enumerate(KERNELS):
-        every = kernel.expand({}, kernel.element_types, layouts=kernel.layouts[:1])
-        legal = [configuration for configuration, objection in every if not objection]
-        pairs.append((kernel, legal[-(place % 2)]))
-    return pairs
+    return [
+        (kernel, legal(kernel, kernel.layouts[0])[-(place % 2)])
+        for place, kernel in enumerate(KERNELS)
+    ]
 
 
 def beyond(element_type: str) -> int:
@@ -119,9 +130,7 @@ def test_right_whatever_the_order_of_warps_and_copies(
     kernel: Kernel, configuration: Configuration, tmp_path: Path
 ) -> None:
     assert len(given(kernel, configuration)) >= 40
-    assert (
-        list(wrong(kernel, configuration, ROOT / "kernels" / "include", tmp_path / "build")) == []
-    )
+    assert list(wrong(kernel, configuration, INCLUDE, tmp_path / "build")) == []
 
 
 @pytest.mark.parametrize(
@@ -134,22 +143,17 @@ def test_right_whatever_the_order_of_warps_and_copies(
     ],
 )
 def test_right_in_every_layout(kernel: Kernel, layout: str, tmp_path: Path) -> None:
-    every = kernel.expand({}, kernel.element_types, layouts=[layout])
-    legal = [configuration for configuration, objection in every if not objection]
-    configuration = legal[{"nt": 0, "tn": len(legal) // 2, "tt": -1}[layout]]
-    include = ROOT / "kernels" / "include"
-    assert list(wrong(kernel, configuration, include, tmp_path / "build")) == []
+    every = legal(kernel, layout)
+    configuration = every[{"nt": 0, "tn": len(every) // 2, "tt": -1}[layout]]
+    assert list(wrong(kernel, configuration, INCLUDE, tmp_path / "build")) == []
 
 
 @pytest.mark.parametrize("last", (False, True))
 @pytest.mark.parametrize("kernel", BATCHED, ids=lambda kernel: kernel.name)
 def test_a_batch_is_right(kernel: Kernel, last: bool, tmp_path: Path) -> None:
-    layout = kernel.layouts[-last]
-    every = kernel.expand({}, kernel.element_types, layouts=[layout], batched=[True])
-    legal = [configuration for configuration, objection in every if not objection]
-    configuration = legal[-1 if last else len(legal) // 2]
-    include = ROOT / "kernels" / "include"
-    assert list(wrong(kernel, configuration, include, tmp_path / "build")) == []
+    every = legal(kernel, kernel.layouts[-last], batched=True)
+    configuration = every[-1 if last else len(every) // 2]
+    assert list(wrong(kernel, configuration, INCLUDE, tmp_path / "build")) == []
 
 
 FAULTS = [
