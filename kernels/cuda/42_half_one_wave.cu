@@ -75,16 +75,21 @@ struct Traits {
 
 static_assert(STAGES * 64 >= SPAN, "all sums have room in the ring");
 
+template <class Sums>
+__device__ __forceinline__ void leave(Sums& sum, uint8_t* ring, int group, T* C, int ldc, int row, int column, int M, int N, float alpha, float beta) {
+  if constexpr (EXCHANGED)
+    leave_by_columns(sum, ring + A_BYTES + group * STRIP, STAGE, C, ldc, row, column + group * 64, M, N, alpha, beta);
+  else
+    leave_by_rows(sum, ring + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha, beta);
+}
+
 extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, BATCH_PARAMETER const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   C += (BATCH ? blockIdx.z : 0) * (BATCH_ARGUMENT).stride_c;
   uint8_t* const ring = shared + BEFORE;
-  multiply_slices<CM, CN, -BEFORE>(ring, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](auto& sum, int group, int row, int column) {
-    if constexpr (EXCHANGED)
-      leave_by_columns(sum, ring + A_BYTES + group * STRIP, STAGE, C, ldc, row, column + group * 64, M, N, alpha, beta);
-    else
-      leave_by_rows(sum, ring + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha, beta);
+  multiply_slices<CM, CN, -BEFORE>(ring, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](float (&sum)[SPAN / 2], int group, int row, int column) {
+    leave(sum, ring, group, C, ldc, row, column, M, N, alpha, beta);
   });
 }
