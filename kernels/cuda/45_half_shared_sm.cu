@@ -23,10 +23,10 @@ architecture: sm_90a
 global_reads: batch * K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: batch * M * N
 ---*/
-// A batch of small products has many tiles with few steps along K. A block of rung 42 takes the whole shared memory for its ring, has an SM to
-// itself, and most of the time is at its beginning or its end. Here a block has few stages, and where two warpgroups multiply, one warp fills the
-// ring in place of a warpgroup that hands over its registers. So two to five blocks are on an SM, and while one waits for its first box or its sums
-// leave, the others multiply.
+// A batch of small products has many tiles with few steps along K. A block of rung 42 has up to eight stages, where two warpgroups multiply has
+// an SM to itself, and most of the time is at its beginning or its end. Here a block has few stages, and one warp fills the ring in place of a
+// warpgroup that hands over its registers. So several blocks are on an SM, and while one waits for its first box or its sums leave, the others
+// multiply.
 //
 // What holds it back: every block begins anew, with barriers to set up and maps to fetch, where a block of rung 34 goes on to its next tile. With long
 // K, so few stages do not hide the way from the L2.
